@@ -1,0 +1,57 @@
+# `make` regenerates everything, `make test` checks everything; `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
+RUNS := $(NOTEBOOKS:notebooks/%=results/notebooks/%)
+MODULE := $(wildcard cfhelpers/*.py cfhelpers/*/*.py) tools/notebooks.py
+
+# Limits for the packages and for the environments in which pip builds them; pip ≥ 25.3 has its own name for the latter.
+export PIP_CONSTRAINT := $(abspath constraints.txt)
+export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The kernel python3 is this environment's, whatever else the machine has.
+export JUPYTER_PATH := $(abspath $(VENV))/share/jupyter
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+
+.PHONY: all test lint format notebooks lab bench clean help
+.DELETE_ON_ERROR:
+
+all: $(RUNS)  ## regenerate every notebook's figures and tables; executed copies go to results/notebooks
+	@echo "Done: $(words $(RUNS)) notebooks in results/notebooks, figures in figures. Next: make lab opens notebooks/00_start_here.ipynb"
+
+results/notebooks/%.ipynb: notebooks/%.ipynb $(MODULE) $(READY)
+	$(BIN)/python tools/notebooks.py run $< $@
+
+test: lint  ## ruff, pytest, and the notebooks' outputs compared by nbval
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 -q
+	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
+		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)  ## put modules and notebooks in ruff's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+notebooks: $(READY)  ## execute the notebooks in place, so that the repository holds their outputs
+	$(BIN)/python tools/notebooks.py refresh $(NOTEBOOKS)
+
+lab: $(READY)  ## open JupyterLab at the first notebook
+	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+
+clean:  ## remove the environments and the executed copies
+	rm -rf $(VENV) .venv-bench results/notebooks
+
+help:  ## list these targets
+	@grep -E '^[a-z]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
+		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; found " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks,test]'
+	@touch $@

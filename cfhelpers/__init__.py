@@ -1,0 +1,19 @@
+"""Conformal fairness: prediction sets whose coverage is close across groups, by exact search and a real guarantee."""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_EXPORTS = {"FairConformalClassifier": "cfhelpers.predictor", "load_dataset": "cfhelpers.datasets"}
+__all__ = ["FairConformalClassifier", "load_dataset"]
+
+
+def __getattr__(name: str):
+    """Import a public name at its first use, so that `import cfhelpers` costs nothing."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])
