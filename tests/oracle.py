@@ -1,0 +1,274 @@
+"""Brute force: THEORY sections 2 to 7 taken literally, every cell counted afresh at every candidate threshold.
+
+Slow on purpose and written from the definitions alone; the tests compare `cfhelpers` with it. Groups are integers 0..G-1 here.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+from scipy.special import betaincinv
+
+TOLERANCE = 1e-12
+
+PARITY = [lambda y, g, a, label: g == a]
+OPPORTUNITY = [lambda y, g, a, label: (g == a) & (y == label)]
+EQUALITY = [lambda y, g, a, label: (g == a) & (y != label)]
+FILTERS = {
+    "demographic_parity": PARITY,
+    "equal_opportunity": OPPORTUNITY,
+    "predictive_equality": EQUALITY,
+    "equalized_odds": OPPORTUNITY + EQUALITY,
+    "disparate_impact": PARITY,
+    "predictive_parity": PARITY,
+    "predictive_parity_proxy": PARITY,
+    "overall_accuracy_equality": PARITY,
+}
+PREDICTIVE = ("predictive_parity", "predictive_parity_proxy")
+OVERALL = "overall_accuracy_equality"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A built-in metric by name, or the user's own filter."""
+
+    name: str
+    filter: Callable | None = None
+    ratio: bool = False
+
+    @property
+    def filters(self):
+        return FILTERS[self.name] if self.filter is None else [self.filter]
+
+    @property
+    def sign(self):
+        """Ratios are negated, so that smaller is fairer for every metric."""
+        return -1 if self.ratio else 1
+
+
+def metric(name):
+    return Metric(name, ratio=name == "disparate_impact")
+
+
+@dataclass(frozen=True)
+class Answer:
+    threshold: np.ndarray
+    base_threshold: float
+    feasible: bool
+    satisfied: bool
+    bound: np.ndarray
+    smallest_closeness: float
+
+
+def quantile(true_scores, alpha):
+    """The k-th smallest, k = ceil((n + 1)(1 - alpha)) in rational arithmetic on the decimal alpha."""
+    n = len(true_scores)
+    k = math.ceil((n + 1) * (1 - Fraction(str(alpha))))
+    return math.inf if k > n else sorted(float(s) for s in true_scores)[k - 1]
+
+
+@cache
+def clopper_pearson(n, level):
+    """One-sided lower and upper bounds for every count 0..n."""
+    k = np.arange(n + 1)
+    low, high = np.zeros(n + 1), np.ones(n + 1)
+    low[1:] = betaincinv(k[1:], n - k[1:] + 1, level)
+    high[:-1] = betaincinv(k[:-1] + 1, n - k[:-1], 1 - level)
+    return low, high
+
+
+def covered(scores, cell, thresholds):
+    """Number of points of the cell at or below each threshold."""
+    return (scores[cell, None] <= thresholds).sum(0)
+
+
+def coverage_interval(scores, cell, thresholds, level):
+    """Interval for the cell's coverage at each threshold: rank-based when level is None, else Clopper-Pearson."""
+    n, k = int(cell.sum()), covered(scores, cell, thresholds)
+    if level is None:
+        low, high = k / (n + 1), (k + 1) / (n + 1)
+    else:
+        low, high = (bounds[k] for bounds in clopper_pearson(n, level / 2))
+    infinite = np.isinf(thresholds)
+    return np.where(infinite, 1.0, low), np.where(infinite, 1.0, high)
+
+
+def ppv_interval(scores, y, members, label, thresholds, level, proxy):
+    """Interval for PPV, or for PPV minus the prior, of one group at each threshold."""
+    infinite, positive = np.isinf(thresholds), members & (y == label)
+    n, r = int(members.sum()), int(positive.sum())
+    if level is None:
+        prior_low, prior_high = r / (n + 1), (r + 1) / (n + 1)
+        low_e, high_e = coverage_interval(scores, positive, thresholds, None)
+        low_d, high_d = coverage_interval(scores, members, thresholds, None)
+        with np.errstate(divide="ignore"):
+            low, high = low_e * prior_low / high_d, high_e * prior_high / low_d
+        low, high = np.where(infinite, prior_low, low), np.where(infinite, prior_high, high)
+    else:
+        share = level / 4 if proxy else level / 2
+        prior_low, prior_high = (bounds[r] for bounds in clopper_pearson(n, share))
+        pairs = zip(covered(scores, members, thresholds), covered(scores, positive, thresholds), strict=True)
+        low, high = np.transpose([[bounds[hits] for bounds in clopper_pearson(int(m), share)] for m, hits in pairs])
+    if proxy:
+        low, high = np.where(infinite, 0.0, low - prior_high), np.where(infinite, 0.0, high - prior_low)
+    return low, high
+
+
+def unfairness(metric, scores, y, g, label, thresholds, level=None):
+    """Gap (ratio: its negative) between groups at each threshold for one label; the worst of the metric's filters."""
+    thresholds = np.asarray(thresholds, dtype=np.float64)
+    column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
+    worst = np.full(len(thresholds), -np.inf)
+    for keep in metric.filters:
+        cells = [keep(y, g, a, label) for a in sorted(set(g.tolist()))]
+        if metric.name in PREDICTIVE:
+            proxy = metric.name.endswith("proxy")
+            ends = [ppv_interval(column, y, cell, label, thresholds, level, proxy) for cell in cells]
+        else:
+            ends = [coverage_interval(column, cell, thresholds, level) for cell in cells]
+        for a, (_, high) in enumerate(ends):
+            for b, (low, _) in enumerate(ends):
+                if level is None or a != b:
+                    worst = np.maximum(worst, -low / high if metric.ratio else high - low)
+    if np.isneginf(worst).all():  # a guarantee with a single group has no pair to compare
+        worst = np.full(len(thresholds), -1.0 if metric.ratio else 0.0)
+    return worst
+
+
+def first_passing(thresholds, values, limit):
+    """The first candidate, from below, that passes."""
+    for j in range(len(thresholds)):
+        if math.isfinite(values[j]) and values[j] <= limit:
+            return j, True
+    return len(thresholds) - 1, False
+
+
+def last_accepted(thresholds, values, limit, base):
+    """Walk down from infinity, stop at the first rejection; the smallest accepted threshold that is >= base."""
+    best, satisfied = len(thresholds) - 1, False
+    for j in reversed(range(len(thresholds))):
+        if not values[j] <= limit:
+            break
+        satisfied = True
+        if thresholds[j] >= base:
+            best = j
+    return best, satisfied
+
+
+def even_grid():
+    return np.linspace(0, 1, 10_001)
+
+
+def search(scores, y, g, metric, closeness, *, alpha, classwise, positive_labels, guarantee, delta=None, grid=None):
+    """The answer that `find_threshold` must give."""
+    scores, y, g = np.asarray(scores, np.float64), np.asarray(y), np.asarray(g)
+    n, n_classes = scores.shape
+    true_scores = scores[np.arange(n), y]
+    base = quantile(true_scores, alpha)
+    overall = metric.name == OVERALL
+    labels = [0] if overall else sorted(positive_labels)
+    parts = [[label] for label in labels] if classwise else [labels]
+    level = delta / len(parts) if guarantee else None
+    threshold = np.full(n_classes, base)
+    bound = np.full(n_classes, np.nan)
+    satisfied, feasible, reach = True, True, -math.inf
+    for part in parts:
+        if guarantee:
+            candidates = np.array(sorted({*map(float, even_grid() if grid is None else grid), math.inf}))
+        else:
+            column = true_scores if overall else scores[:, part].ravel()
+            candidates = np.array(sorted({base, *column[column > base].tolist(), math.inf}))
+        values = {label: unfairness(metric, scores, y, g, label, candidates, level) for label in part}
+        worst = np.max(list(values.values()), axis=0)
+        limit = metric.sign * closeness + TOLERANCE
+        if guarantee:
+            chosen, passed = last_accepted(candidates, worst, limit, base)
+            walked = np.maximum.accumulate(worst[::-1])[::-1]
+        else:
+            chosen, passed = first_passing(candidates, worst, limit)
+            walked = worst
+        usable = np.isfinite(candidates) & (candidates >= base)
+        reach = max(reach, walked[usable].min()) if usable.any() else math.nan
+        satisfied &= passed
+        feasible &= math.isfinite(candidates[chosen])
+        for label in range(n_classes) if overall else part:
+            bound[label] = metric.sign * values[part[0] if overall else label][chosen]
+        if classwise and not overall:
+            threshold[part[0]] = candidates[chosen]
+        else:
+            threshold[:] = candidates[chosen]
+    return Answer(threshold, base, feasible, satisfied, bound, metric.sign * reach)
+
+
+def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
+    """Cells (group, label, n) that even full coverage leaves too uncertain; delta is the level of one label's test."""
+    if delta is not None and len(set(g.tolist())) == 1:
+        return []
+    found = []
+    for label in [None] if metric.name == OVERALL else sorted(positive_labels):
+        for keep in metric.filters:
+            for a in sorted(set(g.tolist())):
+                n = int(keep(y, g, a, label).sum())
+                low = n / (n + 1) if delta is None else clopper_pearson(n, delta / 2)[0][n]
+                if metric.sign * (low if metric.ratio else 1 - low) > metric.sign * closeness + TOLERANCE:
+                    found.append((a, label, n))
+    return found
+
+
+def group_coverages(sets, y, g, metric, label):
+    """Plain share of each cell whose set holds the label, per filter: (n, coverage) by group, NaN where empty."""
+    tables = []
+    for keep in metric.filters:
+        table = {}
+        for a in sorted(set(g.tolist())):
+            cell = [i for i in range(len(y)) if keep(y, g, a, label)[i]]
+            if metric.name == OVERALL:
+                hits = [bool(sets[i][y[i]]) for i in cell]
+            elif metric.name in PREDICTIVE:
+                hits = [y[i] == label for i in cell if sets[i][label]]
+            else:
+                hits = [bool(sets[i][label]) for i in cell]
+            value = sum(hits) / len(hits) if hits else math.nan
+            if metric.name.endswith("proxy") and cell:
+                value -= sum(y[i] == label for i in cell) / len(cell)
+            table[a] = (len(hits), value)
+        tables.append(table)
+    return tables
+
+
+def disparity(sets, y, g, metric, positive_labels):
+    """The worst gap or ratio of plain coverages over labels; empty cells are left out, NaN when nothing is left."""
+    values = []
+    for label in [0] if metric.name == OVERALL else positive_labels:
+        for table in group_coverages(sets, y, g, metric, label):
+            kept = [coverage for _, coverage in table.values() if not math.isnan(coverage)]
+            if not kept:
+                continue
+            if metric.ratio:
+                values.append(min(kept) / max(kept) if max(kept) > 0 else 1.0)
+            else:
+                values.append(max(kept) - min(kept))
+    return (min(values) if metric.ratio else max(values)) if values else math.nan
+
+
+def tps_row(probs, u=None):
+    return [1 - p for p in probs]
+
+
+def aps_row(probs, u=None):
+    """APS of one point: labels by decreasing probability, the lower label first among equals."""
+    order = sorted(range(len(probs)), key=lambda label: (-probs[label], label))
+    total, scores = 0.0, [0.0] * len(probs)
+    for label in order:
+        total += probs[label]
+        scores[label] = total - (0.0 if u is None else u * probs[label])
+    return scores
+
+
+def raps_row(probs, u=None, *, penalty, k_reg):
+    order = sorted(range(len(probs)), key=lambda label: (-probs[label], label))
+    rank = {label: position + 1 for position, label in enumerate(order)}
+    return [s + penalty * max(rank[label] - k_reg, 0) for label, s in enumerate(aps_row(probs, u))]
