@@ -1,0 +1,34 @@
+"""The datasets of the paper: `load_dataset(name, source=None)` gives a `Dataset` that says what it holds."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from cfhelpers.datasets._dataset import PARTS, Dataset, intersect, resplit, split, tune_halves
+
+__all__ = [
+    "NAMES",
+    "PARTS",
+    "Dataset",
+    "credit_probabilities",
+    "intersect",
+    "load_dataset",
+    "resplit",
+    "split",
+    "tune_halves",
+]
+
+_LOADERS = {"credit": "credit"}
+NAMES = tuple(_LOADERS)
+
+
+def load_dataset(name: str, source: str | None = None, *, attribute=None, **options) -> Dataset:
+    """The dataset `name` from `source` (None: its default), with groups by `attribute`, one name or several."""
+    if name not in _LOADERS:
+        raise ValueError(f"name: found {name!r}; wanted one of {', '.join(NAMES)}")
+    return import_module(f"{__name__}.{_LOADERS[name]}").load(source, attribute=attribute, **options)
+
+
+def credit_probabilities():
+    """A plain model's probabilities, float32 (30000, 4), and the part of every row: `split` of Credit with seed 0."""
+    return import_module(f"{__name__}.credit").credit_probabilities()
