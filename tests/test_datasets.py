@@ -1,0 +1,224 @@
+"""The bundled Credit data, its splits and the simulated populations."""
+
+import hashlib
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfhelpers.datasets import Dataset, credit_probabilities, load_dataset, resplit, split, tune_halves
+from cfhelpers.datasets.credit import _bundled, derive, fit_probabilities
+from cfhelpers.datasets.simulated import Truth, nine_groups, two_groups
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+DERIVED_SHA256 = "9c5cbdd38f72905873199da7a92f4c984d2264548f97569252b5e2ef96619e14"
+
+
+@pytest.fixture(scope="module")
+def credit():
+    return load_dataset("credit")
+
+
+def make_dataset(groups, y, label_names=("no", "yes")):
+    groups, y = np.array(groups), np.array(y)
+    names = tuple(dict.fromkeys(groups))
+    return Dataset("toy", "simulated", pd.DataFrame({"x": y}), y, groups, names, label_names, "group")
+
+
+def test_uci_table_is_complete():
+    table = _bundled("uci_credit.parquet")
+    assert table.shape == (30_000, 25)
+    assert table["ID"].tolist() == list(range(1, 30_001))
+
+
+def test_derived_credit_table_has_the_known_checksum():
+    derived = derive(_bundled("uci_credit.parquet"))
+    assert hashlib.sha256(derived.to_csv(index=False, lineterminator="\n").encode()).hexdigest() == DERIVED_SHA256
+
+
+@pytest.mark.skipif(not (SHARED / "credit").exists(), reason="the published derived table is not on this machine")
+def test_derived_credit_table_is_the_published_one():
+    pd.testing.assert_frame_equal(
+        derive(_bundled("uci_credit.parquet")), pd.read_csv(SHARED / "credit/credit_nifty.csv")
+    )
+
+
+def test_credit_has_the_papers_counts(credit):
+    assert credit.X.shape == (30_000, 12)
+    assert credit.counts().sum(axis=1).to_dict() == {"25 or older": 27_315, "under 25": 2_685}
+    assert credit.counts().sum(axis=0).tolist() == [468, 4_917, 14_030, 10_585]
+    assert not {"EducationLevel", "Single", "NoDefaultNextMonth"} & set(credit.X)
+
+
+def test_credit_card_says_what_was_loaded(credit):
+    for fact in ("bundled", "30,000", "under 25 2,685", "university 14,030", "CC BY 4.0", "10.24432/C55S3H"):
+        assert fact in str(credit)
+
+
+def test_credit_groups_may_be_intersections():
+    both = load_dataset("credit", attribute=("age", "sex"))
+    assert both.attribute == "age × sex"
+    assert set(both.group_names) == {"under 25, women", "under 25, men", "25 or older, women", "25 or older, men"}
+    assert both.counts().to_numpy().sum() == 30_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"name": "adult"}, "name: found 'adult'"),
+        ({"name": "credit", "source": "web"}, "source: found 'web'"),
+        ({"name": "credit", "attribute": "race"}, "attribute: found 'race'"),
+    ],
+)
+def test_unknown_names_are_refused(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        load_dataset(**arguments)
+
+
+def test_split_gives_every_cell_its_shares(credit):
+    table = pd.crosstab([credit.groups, credit.y], split(credit, 0))
+    want = table.sum(axis=1).to_numpy()[:, None] * np.array([0.30, 0.20, 0.25, 0.25])
+    assert (np.abs(table[["train", "valid", "calibration", "test"]] - want) < 1).all(axis=None)
+
+
+def test_split_depends_on_the_seed_alone(credit):
+    assert (split(credit, 3) == split(credit, 3)).all()
+    assert (split(credit, 3) != split(credit, 4)).mean() > 0.5
+
+
+def test_resplit_moves_only_calibration_and_test(credit):
+    parts = split(credit, 0)
+    again = resplit(credit, parts, 1)
+    moved = parts != again
+    assert set(parts[moved]) == {"calibration", "test"}
+    assert 0.4 < moved.sum() / np.isin(parts, ["calibration", "test"]).sum() < 0.6
+    halves = tune_halves(credit, parts, 1)
+    assert set(parts[halves == "tune"]) == {"calibration"}
+    assert (halves == "tune").sum() == pytest.approx((parts == "calibration").sum() / 2, abs=8)
+
+
+def test_unlabelled_rows_stay_unlabelled():
+    data = make_dataset(["a"] * 40, [0, 1, -1, -1] * 10)
+    assert ((split(data, 0) == "unlabelled") == (data.y < 0)).all()
+
+
+def test_small_cells_are_named_and_still_split():
+    data = make_dataset(["big"] * 40 + ["tiny"] * 3, [0, 1] * 20 + [1] * 3)
+    with pytest.warns(UserWarning, match=r"tiny / yes \(3\)"):
+        parts = split(data, 0)
+    assert set(parts) == {"train", "valid", "calibration", "test"}
+
+
+def test_a_row_of_a_small_cell_reaches_every_part_at_the_right_rate():
+    data = make_dataset(["big"] * 40 + ["one"], [0, 1] * 20 + [1])
+    with pytest.warns(UserWarning):
+        shares = pd.Series([split(data, seed)[-1] for seed in range(1_000)]).value_counts(normalize=True)
+    assert shares.to_dict() == pytest.approx({"train": 0.3, "valid": 0.2, "calibration": 0.25, "test": 0.25}, abs=0.05)
+
+
+def test_cached_probabilities_are_those_of_a_sound_model(credit):
+    probs, parts = credit_probabilities()
+    assert probs.shape == (30_000, 4) and probs.dtype == np.float32
+    assert probs.min() > 0
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
+    test = parts == "test"
+    assert (probs[test].argmax(axis=1) == credit.y[test]).mean() >= 0.51
+
+
+def test_cached_probabilities_come_from_the_code():
+    assert np.abs(fit_probabilities() - credit_probabilities()[0]).mean() < 0.005
+
+
+def test_population_has_the_stated_shares_and_logits():
+    population = nine_groups()
+    probs, y, groups = population.draw(400_000, np.random.default_rng(5))
+    assert probs.dtype == np.float32 and probs.shape == (400_000, 4)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
+    shares = pd.Series(groups).value_counts(normalize=True).sort_index()
+    np.testing.assert_allclose(shares, [0.78, 0.10, 0.06, 0.03, 0.015, 0.005, 0.004, 0.003, 0.003], atol=0.003)
+    offsets = np.random.default_rng(0).normal(0, 0.6, (9, 4))
+    contrast = np.log(probs[groups == "A", 0]) - np.log(probs[groups == "A", 1])
+    assert contrast.mean() == pytest.approx(0.9 * (offsets[0, 0] - offsets[0, 1]), abs=0.02)
+    assert contrast.std() == pytest.approx(np.sqrt(2 * (0.9**2 * 1.2**2 + 0.2**2)), abs=0.02)
+    # labels follow the softmax of the logits: compare with an independent draw by the Gumbel trick
+    rng = np.random.default_rng(6)
+    logits = rng.normal(offsets[0], 1.2, (400_000, 4))
+    gumbel = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    np.testing.assert_allclose(
+        np.bincount(y[groups == "A"]) / (groups == "A").sum(), np.bincount(gumbel) / 400_000, atol=0.005
+    )
+
+
+def test_population_draws_quickly():
+    start = time.perf_counter()
+    nine_groups().draw(500_000, np.random.default_rng(0))
+    assert time.perf_counter() - start < 5  # 0.2 s on a laptop; a loop over rows would take minutes
+
+
+def direct_values(sets, y, groups, metric, names):
+    """The definition of each metric, cell by cell."""
+    values = np.full((len(names), sets.shape[1]), np.nan)
+    for a, name in enumerate(names):
+        for k in range(sets.shape[1]):
+            inside, member, prior = groups == name, sets[:, k], (y[groups == name] == k).mean()
+            match metric:
+                case "demographic_parity" | "disparate_impact":
+                    values[a, k] = member[inside].mean()
+                case "equal_opportunity":
+                    values[a, k] = member[inside & (y == k)].mean()
+                case "predictive_equality":
+                    values[a, k] = member[inside & (y != k)].mean()
+                case "predictive_parity":
+                    values[a, k] = (y[inside & member] == k).mean()
+                case "predictive_parity_proxy":
+                    values[a, k] = (y[inside & member] == k).mean() - prior
+                case "overall_accuracy_equality":
+                    values[a, k] = sets[inside, y[inside]].mean()
+    return values
+
+
+METRICS = [
+    "demographic_parity",
+    "equal_opportunity",
+    "predictive_equality",
+    "disparate_impact",
+    "predictive_parity",
+    "predictive_parity_proxy",
+    "overall_accuracy_equality",
+]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("threshold", [0.7, (0.6, 0.8, 0.75)])
+def test_truth_is_the_definition_on_its_own_sample(metric, threshold):
+    population = two_groups()
+    probs, y, groups = population.draw(20_000, np.random.default_rng(1))
+    truth = Truth.of(1 - probs, y, np.searchsorted(population.names, groups), population.names)
+    want = direct_values((1 - probs).astype(float) <= np.array(threshold), y, groups, metric, population.names)
+    np.testing.assert_allclose(truth.group_coverages(threshold, metric), want, atol=1e-12)
+    high, low = want[:, 1:].max(axis=0), want[:, 1:].min(axis=0)
+    disparity = (low / high).min() if metric == "disparate_impact" else (high - low).max()
+    assert truth.disparity(threshold, metric) == pytest.approx(disparity)
+
+
+def test_truth_compares_in_float64():
+    scores = np.array([[0.1], [0.3]], dtype=np.float32)
+    truth = Truth.of(scores, [0, 0], [0, 0], ["a"])
+    assert float(scores[0, 0]) > 0.1
+    assert truth.coverage(0.1)[0, 0, 0] == 0
+    assert truth.coverage(float(scores[0, 0]))[0, 0, 0] == 0.5
+    assert truth.coverage(np.inf)[0, 0, 0] == 1
+
+
+def test_truth_agrees_with_a_fresh_draw():
+    population = nine_groups()
+    truth = population.truth(lambda p: 1 - p, n=900_000)
+    probs, y, groups = population.draw(300_000, np.random.default_rng(8))
+    want = direct_values(1 - probs <= 0.75, y, groups, "equal_opportunity", population.names[:3])
+    np.testing.assert_allclose(truth.group_coverages(0.75, "equal_opportunity")[:3], want, atol=0.02)
+    odds = max(truth.disparity(0.75, m) for m in ("equal_opportunity", "predictive_equality"))
+    assert truth.disparity(0.75, "equalized_odds") == odds
+    with pytest.raises(ValueError, match="metric_name: found 'fairness'"):
+        truth.disparity(0.75, "fairness")
