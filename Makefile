@@ -18,7 +18,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 .PHONY: all test lint format notebooks lab bench clean help
 .DELETE_ON_ERROR:
 
-all: $(RUNS)  ## regenerate every notebook's figures and tables; executed copies go to results/notebooks
+all: $(READY) $(RUNS)  ## regenerate every notebook's figures and tables; executed copies go to results/notebooks
 	@echo "Done: $(words $(RUNS)) notebooks in results/notebooks, figures in figures. Next: make lab opens notebooks/00_start_here.ipynb"
 
 results/notebooks/%.ipynb: notebooks/%.ipynb $(MODULE) $(READY)
