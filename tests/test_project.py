@@ -1,0 +1,143 @@
+"""The frame: the environments are in step, importing is cheap, places and saved files are as promised."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import matplotlib
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import cfhelpers
+from cfhelpers import paths, plots
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+
+DAILY_EXTRAS = ("notebooks", "test")  # what make installs; the others are installed by those who need them
+
+
+def lower_bounds(requirements) -> dict[str, Version]:
+    """Lower bound by normalised name."""
+    bounds = {}
+    for requirement in map(Requirement, requirements):
+        (bound,) = (Version(s.version) for s in requirement.specifier if s.operator == ">=")
+        bounds[re.sub(r"[-_.]+", "-", requirement.name).lower()] = bound
+    return bounds
+
+
+@pytest.fixture(scope="module")
+def project(root):
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def constraints(root):
+    lines = (root / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_environment_yml_lists_the_same_packages_and_lower_bounds_as_pyproject(root, project):
+    listed = yaml.safe_load((root / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
+    conda = lower_bounds(line for line in listed if isinstance(line, str) and line != "pip")
+    assert conda.pop("python") == Version(project["requires-python"].removeprefix(">="))
+    daily = [*project["dependencies"], *(r for name in DAILY_EXTRAS for r in project["optional-dependencies"][name])]
+    assert conda == lower_bounds(daily)
+
+
+def test_every_line_of_environment_yml_says_who_needs_it(root):
+    lines = (root / "environment.yml").read_text(encoding="utf-8").splitlines()
+    packages = [line for line in lines if re.match(r"  - \w.*>=", line)]
+    assert packages and all("# " in line for line in packages)
+
+
+def test_constraints_are_exact_and_name_no_place(constraints):
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*", line) for line in constraints)
+
+
+def test_constraints_satisfy_every_requirement_that_make_installs(project, constraints):
+    pinned = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in (c.split("==") for c in constraints)}
+    daily = [*project["dependencies"], *(r for name in DAILY_EXTRAS for r in project["optional-dependencies"][name])]
+    for requirement in map(Requirement, [*daily, *project["optional-dependencies"]["bench"]]):
+        assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+
+
+def test_importing_cfhelpers_loads_nothing_heavy():
+    code = (
+        "import sys, cfhelpers; print(sorted({'torch', 'numpy', 'sklearn', 'matplotlib', 'pandas'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_every_public_name_is_found_on_first_use_and_unknown_ones_are_not():
+    for name in cfhelpers.__all__:
+        assert getattr(cfhelpers, name).__name__ == name
+    with pytest.raises(AttributeError, match="no_such_name"):
+        cfhelpers.no_such_name  # noqa: B018
+
+
+def test_the_module_stays_small(root):
+    files = (root / "cfhelpers").rglob("*.py")
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) < 2500
+
+
+def test_the_citation_file_names_the_paper(root):
+    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == cfhelpers.__version__
+    assert citation["preferred-citation"]["title"] == "A Generic Framework for Conformal Fairness"
+
+
+def test_links_of_the_readme_resolve(root):
+    links = re.findall(r"\]\(([^)#]+?)\)", (root / "README.md").read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert local and not [link for link in local if not (root / link).exists()]
+
+
+def test_root_is_the_repository_unless_the_environment_names_another(root, tmp_path):
+    code = "from cfhelpers import paths; print(paths.ROOT, paths.FIGURES, sep='|')"
+
+    def places(**environment):
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment).stdout.strip()
+
+    assert places(PYTHONPATH=str(root)) == f"{root}|{root / 'figures'}"
+    assert places(PYTHONPATH=str(root), CFHELPERS_HOME=str(tmp_path)) == f"{tmp_path}|{tmp_path / 'figures'}"
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+    target = tmp_path / "table.csv"
+    target.write_text("old")
+    with pytest.raises(RuntimeError), paths.atomic_write(target) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
+    with paths.atomic_write(target) as partial:
+        assert partial.suffix == ".csv"
+        partial.write_text("new")
+        assert target.read_text() == "old"
+    assert target.read_text() == "new" and list(tmp_path.iterdir()) == [target]
+
+
+def test_a_saved_figure_has_the_same_bytes_each_time_and_no_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    stored = []
+    with matplotlib.rc_context():
+        plots.use_style()
+        for _ in range(2):
+            fig, ax = plt.subplots()
+            ax.plot([0, 1], [1, 0], label="λ")
+            ax.legend()
+            assert plots.save(fig, "line") == tmp_path / "line.png"
+            plt.close(fig)
+            stored.append(((tmp_path / "line.png").read_bytes(), (tmp_path / "line.pdf").read_bytes()))
+    assert stored[0] == stored[1]
+    assert b"CreationDate" not in stored[0][1] and stored[0][1].startswith(b"%PDF")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["line.pdf", "line.png"]
+
+
+def test_the_notebooks_kernel_is_this_interpreter():
+    manager = pytest.importorskip("jupyter_client").KernelManager(kernel_name="python3")
+    assert manager.format_kernel_cmd()[0] == sys.executable
