@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := .venv-bench
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
 RUNS := $(NOTEBOOKS:notebooks/%=results/notebooks/%)
 MODULE := $(wildcard cfhelpers/*.py cfhelpers/*/*.py) tools/notebooks.py
@@ -43,15 +44,27 @@ notebooks: $(READY)  ## execute the notebooks in place, so that the repository h
 lab: $(READY)  ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
+bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP, in an environment of its own
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
+
 clean:  ## remove the environments and the executed copies
-	rm -rf $(VENV) .venv-bench results/notebooks
+	rm -rf $(VENV) $(BENCH) results/notebooks
 
 help:  ## list these targets
 	@grep -E '^[a-z]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
 		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; found " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
+		f"Python 3.11 or later is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[notebooks,test]'
+	@touch $@
+
+# TorchCP requires torchvision, which it never imports, and torchsort, which is compiled, for CUDA too wherever nvcc is on the PATH.
+$(BENCH)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --editable '.[bench]'
+	PATH="$(abspath $(BENCH))/bin:/usr/bin:/bin" $(BENCH)/bin/python -m pip install --quiet --no-build-isolation --no-deps torchsort
+	$(BENCH)/bin/python -m pip install --quiet --no-deps torchcp
 	@touch $@
