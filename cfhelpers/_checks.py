@@ -1,0 +1,211 @@
+"""What every public function accepts: arrays out, or a ValueError that names the argument, what was found and what is wanted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+SUM_TOLERANCE = 1e-3
+
+
+def as_array(values: Any) -> np.ndarray:
+    """Lists, pandas objects and torch tensors as a NumPy array."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return np.asarray(values)
+
+
+def as_scores(values: Any, name: str = "scores") -> np.ndarray:
+    """A float32 or float64 array (n, K) without NaN and with at least one row and one column."""
+    array = _as_floats(values, name)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name}: found shape {array.shape}; wanted (n, K), one column per label")
+    if len(array) == 0:
+        raise ValueError(f"{name}: found no rows; at least one point is needed")
+    if np.isnan(array.min()):
+        row, column = np.argwhere(np.isnan(array))[0]
+        raise ValueError(f"{name}: row {row}, column {column} is NaN; every entry must be a number")
+    return np.ascontiguousarray(array)
+
+
+def as_probabilities(values: Any) -> np.ndarray:
+    """Probabilities (n, K): no NaN, none below 0, every row summing to 1."""
+    array = as_scores(values, "probabilities")
+    if array.min() < 0:
+        row, column = np.argwhere(array < 0)[0]
+        raise ValueError(f"probabilities: row {row}, column {column} is {array[row, column]:.4g}; none may be below 0")
+    sums = array @ np.ones(array.shape[1], array.dtype)
+    wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"probabilities: row {row} sums to {sums[row]:.4g}; each row must sum to 1")
+    return array
+
+
+def as_labels(values: Any, n: int, n_classes: int) -> np.ndarray:
+    """True labels as integers (n,) from 0 to n_classes - 1."""
+    array = _as_column(values, "y", n)
+    wanted = f"labels must be integers from 0 to {n_classes - 1}"
+    if array.dtype.kind not in "iub":
+        try:
+            numbers = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"y: found {array[0]!r} in row 0; {wanted}") from None
+        wrong = numbers != np.floor(numbers)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(f"y: found {array[row]} in row {row}; {wanted}")
+        array = numbers
+    if array.min() < 0 or array.max() >= n_classes:
+        row = int(((array < 0) | (array >= n_classes)).argmax())
+        raise ValueError(f"y: found {array[row]} in row {row}; {wanted}")
+    return array.astype(np.int64, copy=False)
+
+
+def as_sets(values: Any) -> np.ndarray:
+    """Prediction sets as a boolean array (n, K)."""
+    array = as_array(values)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"sets: found shape {array.shape}; wanted (n, K) with at least one row, one column per label")
+    if array.dtype != bool and not np.isin(array, (0, 1)).all():
+        row, column = np.argwhere(~np.isin(array, (0, 1)))[0]
+        raise ValueError(f"sets: found {array[row, column]!r} in row {row}, column {column}; wanted True or False")
+    return array.astype(bool, copy=False)
+
+
+def as_fraction(value: Any, name: str, include_one: bool = False) -> float:
+    """A number in (0, 1), or in (0, 1] with include_one."""
+    wanted = f"wanted a number in (0, 1{']' if include_one else ')'}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: found {value!r}; {wanted}") from None
+    if not (0 < number < 1 or (include_one and number == 1)):
+        raise ValueError(f"{name}: found {number:g}; {wanted}")
+    return number
+
+
+def one_of(value: Any, name: str, choices: Sequence[str]) -> str:
+    """One of the named choices."""
+    if value not in choices:
+        raise ValueError(f"{name}: found {value!r}; wanted one of {', '.join(map(repr, choices))}")
+    return value
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A group per point: integer codes (n,) and the names they stand for."""
+
+    codes: np.ndarray
+    names: list
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def values(self) -> Any:
+        """The group of every point by name, such that `values == name` works, tuples included."""
+        if any(isinstance(name, tuple) for name in self.names):
+            names = pd.Index(self.names, tupleize_cols=False)
+            return pd.Categorical.from_codes(self.codes, categories=names)
+        return np.asarray(self.names)[self.codes]
+
+
+def as_groups(values: Any, n: int) -> Groups:
+    """Groups from one column of hashable values, or one group per combination of several columns."""
+    if isinstance(values, Groups):
+        return values
+    if values is None:
+        raise ValueError(f"groups: found None; wanted one group for each of the {n} points")
+    if not isinstance(values, pd.DataFrame | pd.Series | pd.Categorical | pd.Index | np.ndarray | list | tuple):
+        values = as_array(values)
+    if isinstance(values, list | tuple):
+        several = len(values) > 0 and all(isinstance(value, tuple | list) for value in values)
+        values = pd.DataFrame(values) if several else pd.Series(list(values), dtype=None if len(values) else object)
+    elif isinstance(values, np.ndarray) and values.ndim == 2:
+        values = pd.DataFrame(values)
+    columns = [values[name] for name in values] if isinstance(values, pd.DataFrame) else [values]
+    if not columns or len(columns[0]) != n:
+        found = len(values)
+        raise ValueError(f"groups: found {found} rows for {n} points; wanted one group for each point")
+    codes, names = _factorize(columns[0], "groups")
+    if len(columns) == 1:
+        return Groups(codes, names)
+    names = [(name,) for name in names]
+    for column in columns[1:]:
+        more_codes, more_names = _factorize(column, f"groups: column {column.name!r}")
+        codes, present = pd.factorize(codes * len(more_names) + more_codes, sort=True)
+        names = [(*names[code // len(more_names)], more_names[code % len(more_names)]) for code in present]
+    return Groups(codes, names)
+
+
+def _factorize(column: Any, name: str) -> tuple[np.ndarray, list]:
+    """Codes and names of a column, in the order of the names where they have one."""
+    codes, names = pd.factorize(column)
+    if codes.min() < 0:
+        raise ValueError(f"{name}: row {codes.argmin()} is missing; every point needs a group")
+    names = names.tolist()
+    try:
+        order = sorted(range(len(names)), key=names.__getitem__)
+    except TypeError:  # names that cannot be ordered keep the order in which they occur
+        return codes, names
+    rank = np.empty(len(order), np.intp)
+    rank[order] = np.arange(len(order))
+    return rank[codes], [names[i] for i in order]
+
+
+def _as_floats(values: Any, name: str) -> np.ndarray:
+    array = as_array(values)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    try:
+        return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: found entries of type {array.dtype}; wanted numbers") from None
+
+
+def as_float_column(values: Any, name: str) -> np.ndarray:
+    """A float array (n,) without NaN and with at least one entry."""
+    array = _as_floats(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: found shape {array.shape}; wanted one number per point, (n,)")
+    if len(array) == 0:
+        raise ValueError(f"{name}: found no entries; at least one point is needed")
+    if np.isnan(array).any():
+        raise ValueError(f"{name}: entry {int(np.isnan(array).argmax())} is NaN; every entry must be a number")
+    return array
+
+
+def _as_column(values: Any, name: str, n: int) -> np.ndarray:
+    if values is None:
+        raise ValueError(f"{name}: found None; wanted one entry for each of the {n} points")
+    array = as_array(values)
+    if array.shape != (n,):
+        raise ValueError(f"{name}: found shape {array.shape} for {n} points; wanted ({n},)")
+    return array
+
+
+def as_uniforms(values: Any, n: int) -> np.ndarray:
+    """One number in [0, 1] per point."""
+    array = as_float_column(values, "u")
+    if array.shape != (n,):
+        raise ValueError(f"u: found {len(array)} entries for {n} points; wanted one per point")
+    if array.min() < 0 or array.max() > 1:
+        row = int(((array < 0) | (array > 1)).argmax())
+        raise ValueError(f"u: entry {row} is {array[row]:.4g}; every entry must lie in [0, 1]")
+    return array
+
+
+def as_positive_labels(values: Any, n_classes: int) -> list[int]:
+    """Labels whose coverage must be fair, ascending; by default all but label 0."""
+    if values is None:
+        return list(range(1, n_classes))
+    array = np.atleast_1d(as_array(values))
+    if array.size == 0:
+        raise ValueError(f"positive_labels: found none; wanted at least one label from 0 to {n_classes - 1}")
+    wrong = [label for label in array.ravel().tolist() if label not in range(n_classes)]
+    if wrong:
+        raise ValueError(f"positive_labels: found {wrong[0]!r}; wanted labels from 0 to {n_classes - 1}")
+    return sorted({int(label) for label in array.ravel()})

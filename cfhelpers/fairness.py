@@ -1,0 +1,231 @@
+"""Fairness metrics as filters on calibration points, and the disparity of prediction sets between groups."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import betaincinv
+
+from cfhelpers._checks import Groups, as_groups, as_labels, as_positive_labels, as_sets, one_of
+
+Filter = Callable[[np.ndarray, Any, Any, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class GroupFilter:
+    """g = a, and a condition on the true label: "any", "equal" to ỹ, or "different" from it."""
+
+    condition: str
+
+    def __call__(self, y: np.ndarray, g: Any, a: Any, label: int) -> np.ndarray:
+        return (g == a) & self.keeps(y, label)
+
+    def keeps(self, y: np.ndarray, label: int) -> np.ndarray | bool:
+        """The part of the filter that does not look at the group."""
+        if self.condition == "any":
+            return True
+        return y == label if self.condition == "equal" else y != label
+
+
+@dataclass(frozen=True)
+class FairnessMetric:
+    """A filter (y, g, a, ỹ) -> mask that says which points form the cell of group a and label ỹ, and how cells compare.
+
+    Several filters: all must hold at the same threshold. The quantity that is compared is the coverage of ỹ in the cell;
+    built-in metrics also use the coverage of the true label, or the predictive value Pr[Y = ỹ | ỹ in the set] ("ppv"),
+    or that value less the prior Pr[Y = ỹ] ("ppv_minus_prior"); the last two count Y = ỹ and Y ≠ ỹ apart.
+    """
+
+    name: str
+    filter: Filter | tuple[Filter, ...]
+    compare: str = "difference"
+    quantity: str = "coverage"
+
+    def __post_init__(self) -> None:
+        one_of(self.compare, "compare", ("difference", "ratio"))
+        one_of(self.quantity, "quantity", ("coverage", "true_label_coverage", "ppv", "ppv_minus_prior"))
+        for filter_ in self.filters:
+            if not callable(filter_):
+                raise ValueError(f"filter: found {filter_!r}; wanted a callable (y, g, a, label) -> mask")
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        return self.filter if isinstance(self.filter, tuple) else (self.filter,)
+
+    @property
+    def is_ratio(self) -> bool:
+        return self.compare == "ratio"
+
+    @property
+    def is_predictive(self) -> bool:
+        """Whether it compares predictive values rather than coverages."""
+        return self.quantity.startswith("ppv")
+
+    @property
+    def per_label(self) -> bool:
+        """False for overall accuracy equality, which looks at the true label alone and has one threshold."""
+        return self.quantity != "true_label_coverage"
+
+    @property
+    def default_closeness(self) -> float:
+        return 0.8 if self.is_ratio else 0.1
+
+
+_ANY, _EQUAL, _DIFFERENT = GroupFilter("any"), GroupFilter("equal"), GroupFilter("different")
+
+METRICS: dict[str, FairnessMetric] = {
+    metric.name: metric
+    for metric in (
+        FairnessMetric("demographic_parity", _ANY),
+        FairnessMetric("equal_opportunity", _EQUAL),
+        FairnessMetric("predictive_equality", _DIFFERENT),
+        FairnessMetric("equalized_odds", (_EQUAL, _DIFFERENT)),
+        FairnessMetric("disparate_impact", _ANY, compare="ratio"),
+        FairnessMetric("predictive_parity", (_EQUAL, _DIFFERENT), quantity="ppv"),
+        FairnessMetric("predictive_parity_proxy", (_EQUAL, _DIFFERENT), quantity="ppv_minus_prior"),
+        FairnessMetric("overall_accuracy_equality", _ANY, quantity="true_label_coverage"),
+    )
+}
+
+
+def get_metric(metric: str | FairnessMetric) -> FairnessMetric:
+    """A metric by name, or the user's own."""
+    if isinstance(metric, FairnessMetric):
+        return metric
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise ValueError(f"metric: found {metric!r}; wanted a FairnessMetric or one of {', '.join(map(repr, METRICS))}")
+    return METRICS[metric]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Which cell each pair (point, label) belongs to.
+
+    A cell is numbered (label · filters + filter) · groups + group, with labels counted within `labels`. `layers` holds
+    arrays (n, len(columns)) of cell numbers, `n_cells` for none; there is a second layer only where cells overlap.
+    `sizes` counts the points per cell, shape (labels, filters, groups).
+    """
+
+    layers: list[np.ndarray]
+    sizes: np.ndarray
+
+    @property
+    def n_cells(self) -> int:
+        return self.sizes.size
+
+
+def assign_cells(metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: list[int], columns: list[int]) -> Cells:
+    """The cells of these labels, for the score columns that a search looks at."""
+    shape = (len(labels) if metric.per_label else 1, len(metric.filters), len(groups))
+    none = int(np.prod(shape))
+    dtype = np.min_scalar_type(none)
+    if not metric.per_label:
+        layer = np.where(y[:, None] == np.asarray(columns), groups.codes[:, None], none).astype(dtype)
+        return Cells([layer], np.bincount(groups.codes, minlength=len(groups)).reshape(shape))
+    layers = [np.full((len(y), len(columns)), none, dtype)]
+    sizes = np.zeros(shape, np.int64)
+    codes, whole = groups.codes.astype(dtype), np.bincount(groups.codes, minlength=len(groups))
+    for at, label in enumerate(labels):
+        column = columns.index(label)
+        for part, filter_ in enumerate(metric.filters):
+            first = (at * len(metric.filters) + part) * len(groups)
+            if not isinstance(filter_, GroupFilter):
+                for group, mask in enumerate(_user_masks(filter_, y, groups, label)):
+                    _put(layers, column, mask, first + group, none)
+                    sizes[at, part, group] = np.count_nonzero(mask)
+            elif filter_.condition == "any":
+                layers[0][:, column] = codes + dtype.type(first)
+                sizes[at, part] = whole
+            else:
+                keeps = filter_.keeps(y, label)
+                np.copyto(layers[0][:, column], codes + dtype.type(first), where=keeps)
+                sizes[at, part] = np.bincount(codes[keeps], minlength=len(groups))
+    return Cells(layers, sizes)
+
+
+def _user_masks(filter_: Filter, y: np.ndarray, groups: Groups, label: int) -> list[np.ndarray]:
+    """The user's filter for every group, checked."""
+    masks = [np.asarray(filter_(y, groups.values, name, label)) for name in groups.names]
+    for name, mask in zip(groups.names, masks, strict=True):
+        if mask.shape != y.shape or mask.dtype != bool:
+            raise ValueError(
+                f"filter: for group {name!r} and label {label} it returned {mask.dtype} of shape {mask.shape}; "
+                f"wanted a boolean mask of shape {y.shape}"
+            )
+    return masks
+
+
+def _put(layers: list[np.ndarray], column: int, mask: np.ndarray, cell: int, none: int) -> None:
+    """Enter the points of a mask into the first layer in which they are free."""
+    for layer in layers:
+        free = mask & (layer[:, column] == none)
+        layer[free, column] = cell
+        mask = mask & ~free
+    if mask.any():
+        layers.append(np.full_like(layers[0], none))
+        layers[-1][mask, column] = cell
+
+
+def group_coverages(
+    sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None
+) -> pd.DataFrame:
+    """Empirical coverage (or predictive value) of every cell: label, group, n and the value, NaN where the cell is empty.
+
+    Metrics with two conditions (equalized odds) have a row for each, in the column `condition`. For predictive values
+    n counts the points of the group that have the label in their set.
+    """
+    sets, metric = as_sets(sets), get_metric(metric)
+    y, groups = as_labels(y, *sets.shape), as_groups(groups, len(sets))
+    labels = as_positive_labels(positive_labels, sets.shape[1])
+    cells = assign_cells(metric, y, groups, labels, list(range(sets.shape[1])))
+    counts = sum(np.bincount(layer[sets], minlength=cells.n_cells + 1)[:-1] for layer in cells.layers)
+    counts, sizes = counts.reshape(cells.sizes.shape), cells.sizes
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if metric.is_predictive:
+            equal, n = counts[:, :1], counts.sum(axis=1, keepdims=True)
+            values = equal / n
+            if metric.quantity == "ppv_minus_prior":
+                values = values - sizes[:, :1] / sizes.sum(axis=1, keepdims=True)
+        else:
+            values, n = counts / sizes, sizes
+    conditions = [getattr(f, "condition", f"filter {i}") for i, f in enumerate(metric.filters)][: values.shape[1]]
+    index = pd.MultiIndex.from_product(
+        [labels if metric.per_label else [None], conditions, range(len(groups))], names=["label", "condition", "group"]
+    )
+    value_name = metric.quantity if metric.is_predictive else "coverage"
+    table = pd.DataFrame({"n": n.ravel(), value_name: values.ravel()}, index=index).reset_index()
+    table["group"] = pd.Series([groups.names[code] for code in table["group"]], dtype=object)
+    return table if len(conditions) > 1 else table.drop(columns="condition")
+
+
+def disparity(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None) -> float:
+    """The largest difference between groups over the positive labels (ratio: the smallest), as reported on a test split.
+
+    Cells without points are left out, and named in a warning. NaN when nothing is left.
+    """
+    metric = get_metric(metric)
+    table = group_coverages(sets, y, groups, metric, positive_labels)
+    value = table.columns[-1]
+    empty = table[table[value].isna()]
+    if len(empty):
+        cells = ", ".join(f"({row.group!r}, {row.label})" for row in empty.itertuples())
+        warnings.warn(f"{metric.name}: left out the cells (group, label) without points: {cells}", stacklevel=2)
+    keys = [name for name in ("label", "condition") if name in table]
+    by_label = table.groupby(keys, dropna=False)[value]
+    highest, lowest = by_label.max(), by_label.min()
+    if metric.is_ratio:
+        return float((lowest / highest.where(highest > 0)).where(highest != 0, 1.0).min())
+    return float((highest - lowest).max())
+
+
+def clopper_pearson(k: Any, n: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """One-sided exact lower and upper bounds for a binomial probability, each wrong with probability at most `level`."""
+    k, n = np.broadcast_arrays(np.asarray(k, np.int64), np.asarray(n, np.int64))
+    pairs, where = np.unique(k.ravel() * (n.max(initial=0) + 1) + n.ravel(), return_inverse=True)
+    k_, n_ = np.divmod(pairs, n.max(initial=0) + 1)
+    lower = np.where(k_ == 0, 0.0, betaincinv(np.maximum(k_, 1), n_ - k_ + 1, level))
+    upper = np.where(k_ == n_, 1.0, betaincinv(k_ + 1, np.maximum(n_ - k_, 1), 1 - level))
+    return lower[where].reshape(k.shape), upper[where].reshape(k.shape)
