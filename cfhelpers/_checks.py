@@ -1,4 +1,4 @@
-"""What every public function accepts: arrays out, or a ValueError that names the argument, what was found and what is wanted."""
+"""What public functions accept: arrays out, or a ValueError that names the argument, what was found, what is wanted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """The smallest threshold that keeps the gap between groups within c: exact, for every c at once, and with a guarantee.
 
-Two ideas carry the exact search. Coverage bounds move only at calibration scores, so those above q̂, q̂ itself and ∞ are
-the only candidates. And as the threshold grows every bound only rises: the largest upper bound is a running maximum, and
-the smallest lower bound, read from the other end, a running minimum. One sort therefore gives the gap everywhere.
+Two ideas carry the exact search. Coverage bounds move only at calibration scores, so those above q̂, q̂ itself and ∞
+are the only candidates. And as the threshold grows every bound only rises: the largest upper bound is a running
+maximum, and the smallest lower bound, read from the other end, a running minimum. One sort gives the gap everywhere.
 """
 
 import math
@@ -78,9 +78,10 @@ def find_threshold(
 ) -> FairThreshold:
     """The smallest threshold in [q̂, ∞] at which the metric is within `closeness` on the calibration data, exactly.
 
-    scores (n, K), true labels y (n,), groups (n,) or several columns. `classwise` finds one threshold per positive label;
-    by default one serves all. guarantee="fixed-sequence" returns the smallest threshold of a grid, fixed beforehand, down
-    to which every one passes an exact test, so that the true gap exceeds `closeness` with probability at most `delta`.
+    scores (n, K), true labels y (n,), groups (n,) or several columns. `classwise` finds one threshold per positive
+    label; by default one serves all. guarantee="fixed-sequence" returns the smallest threshold of a grid, fixed
+    beforehand, down to which every one passes an exact test, so that the true gap exceeds `closeness` with probability
+    at most `delta`.
     """
     return search(
         scores, y, groups, metric, alpha=alpha, classwise=classwise, positive_labels=positive_labels,
@@ -164,8 +165,8 @@ def _grid_from(base: float, scores: np.ndarray, grid: Any) -> np.ndarray:
     if grid is None:
         if scores.max() > 1:
             raise ValueError(
-                f"grid: found None while scores reach {scores.max():.4g}; scores above 1 with a guarantee need a grid of "
-                "thresholds that is fixed without the calibration data"
+                f"grid: found None while scores reach {scores.max():.4g}; scores above 1 with a guarantee need a grid "
+                "of thresholds that is fixed without the calibration data"
             )
         grid = np.linspace(0, 1, 10_001)
     grid = np.unique(as_float_column(grid, "grid").astype(np.float64))
@@ -259,7 +260,7 @@ def _collect(
 def _sort_together(values: np.ndarray, codes: np.ndarray, n_codes: int) -> tuple[np.ndarray, np.ndarray]:
     """Values ascending with their codes, by sorting one integer that holds both wherever they fit into 64 bits.
 
-    The bit patterns of positive floats are ordered like the floats, and sorting integers beats an argsort several times.
+    The bit patterns of positive floats are ordered like the floats, and sorting integers is far quicker than argsort.
     """
     shift = (n_codes - 1).bit_length()
     if len(values) and values.min() > 0:
@@ -297,7 +298,7 @@ class Staircase:
     def build(
         cls, events: Events, level: float | None, thresholds: np.ndarray, losses: np.ndarray, ends: np.ndarray
     ) -> "Staircase":
-        """From the thresholds at which the loss reaches a new low, each after `ends` events; ∞ is added where it helps."""
+        """From the thresholds at which the loss reaches a new low, each after `ends` events; ∞ is added if it helps."""
         at_infinity = _losses_at_infinity(events, level).max(initial=_no_gap(events.metric))
         extra = np.flatnonzero(events.codes & 2) if events.overlap else np.empty(0, np.intp)
         true = np.flatnonzero((events.codes & 1).astype(bool))
@@ -344,7 +345,7 @@ class Staircase:
 
 
 def _first_passing(events: Events) -> Staircase:
-    """The paper's rule: the smallest threshold whose loss on the calibration data is within c, whatever lies above it."""
+    """The paper's rule: the smallest threshold whose loss on the calibration data is within c."""
     if np.isinf(events.base):
         return Staircase.build(events, None, np.empty(0), np.empty(0), np.empty(0, np.intp))
     if events.metric.is_predictive:
@@ -408,7 +409,7 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _after_ties(values: np.ndarray, places: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """How many events have passed when the tie at each place is over; also for ties that run into a block at its start."""
+    """How many events have passed when the tie at each place is over, and so for ties that run into a block's start."""
     split = starts[(starts > 0) & (values[starts] == values[starts - 1])]
     if len(split):
         places = np.union1d(places, split)
@@ -454,8 +455,8 @@ def _predictive_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
 def _fixed_sequence(events: Events, grid: np.ndarray, level: float) -> Staircase:
     """The test that keeps its promise: walk down from ∞ and stop at the first rejection.
 
-    A grid point is reached for c only if it and all above it have a loss within c, that is, if the running maximum of the
-    losses from the top is; that maximum takes the place of the loss.
+    A grid point is reached for c only if it and all above it have a loss within c, that is, if the running maximum of
+    the losses from the top is; that maximum takes the place of the loss.
     """
     ends = np.searchsorted(events.values, grid, side="right")
     no_gap = _no_gap(events.metric)

@@ -34,9 +34,9 @@ class GroupFilter:
 class FairnessMetric:
     """A filter (y, g, a, ỹ) -> mask that says which points form the cell of group a and label ỹ, and how cells compare.
 
-    Several filters: all must hold at the same threshold. The quantity that is compared is the coverage of ỹ in the cell;
-    built-in metrics also use the coverage of the true label, or the predictive value Pr[Y = ỹ | ỹ in the set] ("ppv"),
-    or that value less the prior Pr[Y = ỹ] ("ppv_minus_prior"); the last two count Y = ỹ and Y ≠ ỹ apart.
+    Several filters: all must hold at the same threshold. What is compared is the coverage of ỹ in the cell; built-in
+    metrics also use the coverage of the true label, or the predictive value Pr[Y = ỹ | ỹ in the set] ("ppv"), or that
+    value less the prior Pr[Y = ỹ] ("ppv_minus_prior"); the last two count Y = ỹ and Y ≠ ỹ apart.
     """
 
     name: str
@@ -172,7 +172,7 @@ def _put(layers: list[np.ndarray], column: int, mask: np.ndarray, cell: int, non
 def group_coverages(
     sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None
 ) -> pd.DataFrame:
-    """Empirical coverage (or predictive value) of every cell: label, group, n and the value, NaN where the cell is empty.
+    """Empirical coverage (or predictive value) of every cell: label, group, n and the value, NaN where it is empty.
 
     Metrics with two conditions (equalized odds) have a row for each, in the column `condition`. For predictive values
     n counts the points of the group that have the label in their set.
@@ -202,7 +202,7 @@ def group_coverages(
 
 
 def disparity(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None) -> float:
-    """The largest difference between groups over the positive labels (ratio: the smallest), as reported on a test split.
+    """The largest difference between groups over the positive labels (ratio: the smallest), as on a test split.
 
     Cells without points are left out, and named in a warning. NaN when nothing is left.
     """
@@ -222,7 +222,7 @@ def disparity(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, posi
 
 
 def clopper_pearson(k: Any, n: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """One-sided exact lower and upper bounds for a binomial probability, each wrong with probability at most `level`."""
+    """Exact one-sided lower and upper bounds for a binomial probability, each wrong with probability at most level."""
     k, n = np.broadcast_arrays(np.asarray(k, np.int64), np.asarray(n, np.int64))
     pairs, where = np.unique(k.ravel() * (n.max(initial=0) + 1) + n.ravel(), return_inverse=True)
     k_, n_ = np.divmod(pairs, n.max(initial=0) + 1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from cfhelpers._checks import as_probabilities, as_uniforms
 
+PENALTY, K_REG = 0.01, 1  # of RAPS, where nothing is said
 FEW_CLASSES = 12  # up to here comparing every pair of labels is quicker than sorting
 
 
@@ -23,7 +24,7 @@ def aps(probs: Any, u: Any = None) -> np.ndarray:
     return raps(probs, u, penalty=0.0)
 
 
-def raps(probs: Any, u: Any = None, penalty: float = 0.01, k_reg: int = 1) -> np.ndarray:
+def raps(probs: Any, u: Any = None, penalty: float = PENALTY, k_reg: int = K_REG) -> np.ndarray:
     """Regularised APS: APS plus penalty·max(rank - k_reg, 0), rank 1 for the most likely label."""
     probs = as_probabilities(probs)
     if not penalty >= 0:
@@ -39,6 +40,11 @@ def raps(probs: Any, u: Any = None, penalty: float = 0.01, k_reg: int = 1) -> np
     if penalty > 0:
         scores += probs.dtype.type(penalty) * np.maximum(ranks - probs.dtype.type(k_reg), 0)
     return np.ascontiguousarray(scores.T)
+
+
+def raps_maximum(n_classes: int, penalty: float = PENALTY, k_reg: int = K_REG) -> float:
+    """The largest value that a RAPS score can take."""
+    return 1 + penalty * max(n_classes - k_reg, 0)
 
 
 def _by_comparison(columns: np.ndarray, need_ranks: bool) -> tuple[np.ndarray, np.ndarray | None]:
