@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+QUIET = ["--IPKernelApp.log_level=40"]  # a kernel on this machine need not warn that its sockets are not encrypted
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
@@ -39,9 +40,8 @@ def run(source: Path, target: Path, parameters: dict) -> None:
     check_parameters(nbformat.read(source, as_version=4), parameters, source.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.stem}.partial.ipynb")
-    papermill.execute_notebook(
-        str(source), str(partial), parameters, kernel_name="python3", cwd=str(source.parent), progress_bar=True
-    )
+    options = {"kernel_name": "python3", "cwd": str(source.parent), "extra_arguments": QUIET}
+    papermill.execute_notebook(str(source), str(partial), parameters, **options)
     os.replace(partial, target)
 
 
@@ -54,8 +54,8 @@ def refresh(path: Path) -> None:
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC})
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
-    place = {"metadata": {"path": path.parent}}
-    NotebookClient(notebook, timeout=None, kernel_name="python3", resources=place, record_timing=False).execute()
+    options = {"kernel_name": "python3", "extra_arguments": QUIET, "timeout": None, "record_timing": False}
+    NotebookClient(notebook, resources={"metadata": {"path": path.parent}}, **options).execute()
     notebook.metadata["language_info"] = nbformat.from_dict({"file_extension": ".py", "name": "python"})
     notebook = _stable_widgets(_without_progress_bars(notebook))
     nbformat.validate(notebook)
