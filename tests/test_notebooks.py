@@ -341,3 +341,41 @@ def test_a_misspelt_papermill_parameter_is_refused(good, tmp_path):
     with pytest.raises(ValueError, match=r"01_b.ipynb has no alhpa; it has alpha, seed"):
         tool.run(path, tmp_path / "out.ipynb", {"alhpa": 0.2})
     assert not (tmp_path / "out.ipynb").exists()
+
+
+def test_refreshing_twice_stores_the_same_bytes_and_keeps_the_shown_widget_only(tmp_path):
+    cells = [
+        new_code_cell("n: int = 3  # steps", metadata={"tags": ["parameters"], "collapsed": True}),
+        new_code_cell("from tqdm.notebook import tqdm\n\nfor _ in tqdm(range(n)):\n    pass"),
+        new_code_cell("import ipywidgets\n\nipywidgets.IntSlider(description='level')"),
+    ]
+    path = tmp_path / "00_a.ipynb"
+    nbformat.write(new_notebook(cells=cells), path)
+    stored = []
+    for _ in range(2):
+        tool.refresh(path)
+        stored.append(path.read_bytes())
+    notebook = nbformat.read(path, as_version=4)
+    assert stored[0] == stored[1] and list(tmp_path.iterdir()) == [path]
+    assert check_format(notebook, path) == [] and check_execution(notebook, path) == []
+    assert [cell.metadata for cell in notebook.cells] == [{"tags": ["parameters"]}, {}, {}]
+    assert [len(cell.outputs) for cell in notebook.cells] == [0, 0, 1]  # the progress bar is gone
+    state = notebook.metadata.widgets[tool.WIDGET_STATE]["state"]
+    assert sorted(model["model_name"] for model in state.values()) == [
+        "IntSliderModel",
+        "LayoutModel",
+        "SliderStyleModel",
+    ]
+
+
+def test_a_run_writes_its_copy_with_the_parameters_and_leaves_the_source_alone(tmp_path):
+    path, target = tmp_path / "00_a.ipynb", tmp_path / "results" / "00_a.ipynb"
+    cells = [new_code_cell("n: int = 3  # steps", metadata={"tags": ["parameters"]}), new_code_cell("print(n, 1 // n)")]
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": tool.KERNELSPEC}), path)
+    before = path.read_bytes()
+    tool.main(["run", str(path), str(target), "n=1"])
+    assert printed(nbformat.read(target, as_version=4).cells[-1]) == "1 1\n" and path.read_bytes() == before
+    target.unlink()
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        tool.main(["run", str(path), str(target), "n=0"])
+    assert not target.exists()
