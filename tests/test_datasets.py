@@ -104,6 +104,12 @@ def test_unlabelled_rows_stay_unlabelled():
     assert ((split(data, 0) == "unlabelled") == (data.y < 0)).all()
 
 
+def test_random_numbers_from_the_seed_of_a_split_do_not_tell_the_parts(credit):
+    u = np.random.default_rng(0).random(len(credit))
+    means = pd.Series(u).groupby(split(credit, 0)).mean()
+    assert (means - 0.5).abs().max() < 0.02  # five standard errors
+
+
 def test_small_cells_are_named_and_still_split():
     data = make_dataset(["big"] * 40 + ["tiny"] * 3, [0, 1] * 20 + [1] * 3)
     with pytest.warns(UserWarning, match=r"tiny / yes \(3\)"):

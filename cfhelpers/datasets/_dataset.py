@@ -10,6 +10,7 @@ import pandas as pd
 
 PARTS = ("train", "valid", "calibration", "test")
 FRACTIONS = (0.30, 0.20, 0.25, 0.25)
+STREAM = 0x5911  # splits draw from a stream of their own: default_rng(seed).random(n) must not tell the part of a row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,7 +111,7 @@ def _halves(dataset: Dataset, parts: np.ndarray, old: tuple[str, ...], new: tupl
 
 def _stratified(dataset: Dataset, rows: np.ndarray, fractions: tuple[float, ...], seed: int) -> np.ndarray:
     """Index of the part of each of `rows`; within a cell every part gets its share rounded up or down, at random."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, STREAM])
     codes, _ = pd.factorize(np.asarray(dataset.groups)[rows])
     cell = codes * dataset.n_classes + dataset.y[rows]
     order = np.lexsort((rng.random(len(rows)), cell))
