@@ -1,12 +1,17 @@
 """One look for every figure, and one way to save it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from cfhelpers import paths
+
+MARKERS = "osD^vP*X<>"  # groups differ by shape as well as by colour
 
 
 def use_style() -> None:
@@ -35,3 +40,22 @@ def save(fig: Figure, name: str) -> Path:
         with paths.atomic_write(target) as partial:
             fig.savefig(partial, metadata=metadata)
     return paths.FIGURES / f"{name}.png"
+
+
+def coverage_by_group(tables: dict[str, pd.DataFrame], label_names: Sequence[str], title: str = "") -> Figure:
+    """Coverage of each label by group, one panel per table of `fairness.group_coverages`; a grey bar spans each gap."""
+    fig, axes = plt.subplots(1, len(tables), figsize=(4.4 * len(tables), 3.8), sharey=True, squeeze=False)
+    for ax, (name, table) in zip(axes[0], tables.items(), strict=True):
+        values = table.pivot_table(index="label", columns="group", values=table.columns[-1], sort=False)
+        ax.vlines(range(len(values)), values.min(axis=1), values.max(axis=1), color="0.85", linewidth=14)
+        for place, group in enumerate(values):
+            shift = 0.25 * (place / max(values.shape[1] - 1, 1) - 0.5)
+            x = [position + shift for position in range(len(values))]
+            ax.plot(x, values[group], MARKERS[place % len(MARKERS)], markersize=7, label=group)
+        ax.set(title=name, ylim=(-0.03, 1.03), xlim=(-0.5, len(values) - 0.5))
+        ax.set_xticks(range(len(values)), [label_names[label] for label in values.index])
+        ax.grid(visible=False, axis="x")
+    axes[0, 0].set_ylabel("coverage of the label")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), title="group", loc="outside right center")
+    fig.suptitle(title)
+    return fig
