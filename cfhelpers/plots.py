@@ -47,9 +47,10 @@ def coverage_by_group(tables: dict[str, pd.DataFrame], label_names: Sequence[str
     fig, axes = plt.subplots(1, len(tables), figsize=(4.4 * len(tables), 3.8), sharey=True, squeeze=False)
     for ax, (name, table) in zip(axes[0], tables.items(), strict=True):
         values = table.pivot_table(index="label", columns="group", values=table.columns[-1], sort=False)
-        ax.vlines(range(len(values)), values.min(axis=1), values.max(axis=1), color="0.85", linewidth=14)
+        low, width = values.min(axis=1), min(0.12 * values.shape[1], 0.7)
+        ax.bar(range(len(values)), values.max(axis=1) - low, width, low, color="0.88", edgecolor="none")
         for place, group in enumerate(values):
-            shift = 0.25 * (place / max(values.shape[1] - 1, 1) - 0.5)
+            shift = width * (place / max(values.shape[1] - 1, 1) - 0.5)
             x = [position + shift for position in range(len(values))]
             ax.plot(x, values[group], MARKERS[place % len(MARKERS)], markersize=7, label=group)
         ax.set(title=name, ylim=(-0.03, 1.03), xlim=(-0.5, len(values) - 0.5))
