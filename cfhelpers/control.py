@@ -6,6 +6,7 @@ maximum, and the smallest lower bound, read from the other end, a running minimu
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,9 @@ from cfhelpers.fairness import FairnessMetric, assign_cells, clopper_pearson, ge
 
 TOLERANCE = 1e-12  # a gap that is exactly c in the mathematics may lie this far above it in floating point
 GUARANTEES = ("none", "fixed-sequence")
+MANY = 2**40  # more points than anyone has
 BATCH = 1_000_000  # cells · grid points that the guarantee looks at in one go
-BLOCK = 512  # scores per block when looking for the places where the gap can reach a new low
+BLOCK = 256  # scores per block when looking for the places where the loss can reach a new low
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class FairThreshold:
     metric: str
     closeness: float
     guarantee: str
+    points_needed: int  # in every cell, for a finite threshold
 
     def __str__(self) -> str:
         within = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
@@ -58,7 +61,7 @@ class FairThreshold:
             text += f"; the closest that a finite threshold comes is {self.smallest_closeness:.4g}"
         if self.blocking_cells:
             cells = ", ".join(f"({group!r}, {label}): {n}" for group, label, n in self.blocking_cells)
-            text += f"; cells (group, label) with too few points: {cells}"
+            text += f"; cells (group, label) with fewer than the {self.points_needed:,} points needed: {cells}"
         return text
 
 
@@ -147,16 +150,15 @@ def search(
     sets = scores[:, others] <= base
     hits = sets & (y[:, None] == np.asarray(others, np.int64))
     return Search(
-        staircases,
-        metric,
-        guarantee,
-        groups.names,
-        base,
-        n,
-        n_classes,
-        classwise,
-        np.count_nonzero(sets),
-        np.count_nonzero(hits),
+        staircases=staircases,
+        metric=metric,
+        guarantee=guarantee,
+        group_names=groups.names,
+        base=base,
+        shape=scores.shape,
+        classwise=classwise,
+        others_in_sets=np.count_nonzero(sets),
+        others_hits=np.count_nonzero(hits),
     )
 
 
@@ -222,7 +224,7 @@ def _collect(
     cells = assign_cells(metric, y, groups, labels, columns)
     n_classes, n_cells = scores.shape[1], cells.sizes.size
     code_type = np.min_scalar_type(4 * n_cells + 3)
-    decided = scores if len(columns) == n_classes else np.ascontiguousarray(scores[:, columns])
+    decided = scores if len(columns) == n_classes else np.ascontiguousarray(scores[:, columns[0]])[:, None]
     above = np.flatnonzero(decided.ravel() > base)
     small = np.min_scalar_type(n_classes)
     is_true = y.astype(small)[:, None] == np.asarray(columns, small)
@@ -325,23 +327,30 @@ class Staircase:
         return self.losses[np.isfinite(self.thresholds)].min(initial=np.inf)
 
     def blocking_cells(self, closeness: float, group_names: list) -> list[tuple]:
-        """(group, label, n) of the cells whose own interval is too wide for this closeness, however it is covered."""
-        events, metric = self.events, self.events.metric
-        sizes = events.sizes.sum(axis=1, keepdims=True) if metric.is_predictive else events.sizes
-        n = np.maximum(sizes, 1e-9)
-        if self.level is not None:  # at the top of the walk, where every point is covered, a lower bound is this
-            bounds_per_pair = 4 if metric.quantity == "ppv_minus_prior" else 2
-            narrowest = 1 - (self.level / bounds_per_pair) ** (1 / n) if len(group_names) > 1 else 0 * n
-        elif metric.is_predictive:
-            narrowest = 1 / n + (1 / (n + 1) if metric.quantity == "ppv_minus_prior" else 0)
-        else:
-            narrowest = 1 / (sizes + 1)
-        allowed = 1 - closeness if metric.is_ratio else closeness
-        labels = events.labels if metric.per_label else [None]
+        """(group, label, n) of the cells with too few points for this closeness, however they are covered."""
+        events = self.events
+        sizes = events.sizes.sum(axis=1, keepdims=True) if events.metric.is_predictive else events.sizes
+        labels = events.labels if events.metric.per_label else [None]
         return [
             (group_names[group], labels[label], int(sizes[label, part, group]))
-            for label, part, group in np.argwhere(narrowest > allowed + TOLERANCE)
+            for label, part, group in np.argwhere(sizes < self.points_needed(closeness))
         ]
+
+    def points_needed(self, closeness: float) -> int:
+        """How many points a cell needs before its own interval is narrow enough for a finite threshold."""
+        metric, n_groups = self.events.metric, self.events.sizes.shape[2]
+        allowed = (1 - closeness if metric.is_ratio else closeness) + TOLERANCE
+
+        def narrowest(n: int) -> float:
+            if self.level is None and metric.is_predictive:
+                return 1 / max(n, 1e-9) + (1 / (n + 1) if metric.quantity == "ppv_minus_prior" else 0)
+            if self.level is None:
+                return 1 / (n + 1)
+            if n_groups == 1:
+                return 0.0
+            return 1 - (self.level / _bounds_per_pair(metric)) ** (1 / max(n, 1e-9))  # all covered, as near ∞
+
+        return bisect_left(range(MANY), True, key=lambda n: narrowest(n) <= allowed)
 
 
 def _first_passing(events: Events) -> Staircase:
@@ -491,7 +500,7 @@ def _losses(counts: np.ndarray, events: Events, level: float | None) -> np.ndarr
     elif level is None:
         lower, upper = counts / (sizes + 1), (counts + 1) / (sizes + 1)
     else:
-        lower, upper = clopper_pearson(counts, sizes, level / 2)
+        lower, upper = clopper_pearson(counts, sizes, level / _bounds_per_pair(metric))
     worse = _ratio_loss if metric.is_ratio else np.subtract
     if level is None:
         losses = worse(upper.max(axis=-1), lower.min(axis=-1))
@@ -514,9 +523,8 @@ def _predictive_interval(
     guarantee this is the paper's product of three intervals: equal opportunity · prior / demographic parity.
     """
     if level is not None:
-        bounds_per_pair = 4 if metric.quantity == "ppv_minus_prior" else 2
-        lower, upper = clopper_pearson(equal, covered, level / bounds_per_pair)
-        prior_lower, prior_upper = clopper_pearson(n_equal, n, level / bounds_per_pair)
+        lower, upper = clopper_pearson(equal, covered, level / _bounds_per_pair(metric))
+        prior_lower, prior_upper = clopper_pearson(n_equal, n, level / _bounds_per_pair(metric))
     else:
         prior_lower, prior_upper = n_equal / (n + 1), (n_equal + 1) / (n + 1)
         with np.errstate(divide="ignore"):  # no label covered: an infinite upper end, which no c accepts
@@ -541,6 +549,11 @@ def _ratio_loss(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
     return -lower / upper
 
 
+def _bounds_per_pair(metric: FairnessMetric) -> int:
+    """How many one-sided bounds enter the comparison of two groups; they share the level."""
+    return 4 if metric.quantity == "ppv_minus_prior" else 2
+
+
 def _no_gap(metric: FairnessMetric) -> float:
     return -1.0 if metric.is_ratio else 0.0
 
@@ -554,8 +567,7 @@ class Search:
     guarantee: str
     group_names: list
     base: float
-    n: int
-    n_classes: int
+    shape: tuple[int, int]  # points, labels
     classwise: bool
     others_in_sets: int  # for the labels that keep q̂: pairs (point, label) in the sets,
     others_hits: int  # and true labels covered
@@ -565,8 +577,8 @@ class Search:
         if closeness is None:
             closeness = self.metric.default_closeness
         closeness = as_fraction(closeness, "closeness", include_one=True)
-        threshold = np.full(self.n_classes, self.base)
-        bound = np.full(self.n_classes, np.nan)
+        threshold = np.full(self.shape[1], self.base)
+        bound = np.full(self.shape[1], np.nan)
         found = []
         for stairs in self.staircases:
             step = stairs.step(self._turn(closeness))
@@ -590,26 +602,27 @@ class Search:
             metric=self.metric.name,
             closeness=closeness,
             guarantee=self.guarantee,
+            points_needed=max((stairs.points_needed(closeness) for stairs in self.staircases), default=0),
         )
 
     def frontier(self) -> pd.DataFrame:
         """The answers for every closeness, as a table."""
-        steps = [
-            np.flatnonzero(stairs.step(stairs.losses) == np.arange(len(stairs.losses))) for stairs in self.staircases
-        ]
-        columns = {"label": np.repeat([stairs.events.columns[0] for stairs in self.staircases], list(map(len, steps)))}
-        losses = np.concatenate([stairs.losses[own] for stairs, own in zip(self.staircases, steps, strict=True)])
-        columns["closeness"] = self._turn(losses)
-        columns["threshold"] = np.concatenate(
-            [stairs.thresholds[own] for stairs, own in zip(self.staircases, steps, strict=True)]
-        )
-        in_sets, hits = self.others_in_sets, self.others_hits
+        labels, losses, thresholds = [], [], []
+        for stairs in self.staircases:
+            own = stairs.step(stairs.losses) == np.arange(len(stairs.losses))  # not where rounding alone made the step
+            labels.append(np.full(own.sum(), stairs.events.columns[0]))
+            losses.append(stairs.losses[own])
+            thresholds.append(stairs.thresholds[own])
+        losses = np.concatenate(losses or [[]])
+        in_sets = np.full(len(losses), self.others_in_sets)
+        hits = np.full(len(losses), self.others_hits)
         for stairs in self.staircases:  # where each threshold stands when the row's closeness is asked of all labels
             step = stairs.step(losses)
-            in_sets = in_sets + np.append(stairs.in_sets, stairs.events.n_pairs)[step]
-            hits = hits + np.append(stairs.hits, stairs.events.n_true)[step]
-        columns |= {"mean_set_size": in_sets / self.n, "coverage": hits / self.n}
-        return pd.DataFrame(columns if self.classwise else {k: v for k, v in columns.items() if k != "label"})
+            in_sets += np.append(stairs.in_sets, stairs.events.n_pairs)[step]
+            hits += np.append(stairs.hits, stairs.events.n_true)[step]
+        columns = {"label": np.concatenate(labels or [[]])} if self.classwise else {}
+        columns |= {"closeness": self._turn(losses), "threshold": np.concatenate(thresholds or [[]])}
+        return pd.DataFrame(columns | {"mean_set_size": in_sets / self.shape[0], "coverage": hits / self.shape[0]})
 
     def _turn(self, closeness: Any) -> Any:
         """A closeness as a loss, or a loss as a closeness."""

@@ -50,6 +50,16 @@ class FairnessMetric:
         for filter_ in self.filters:
             if not callable(filter_):
                 raise ValueError(f"filter: found {filter_!r}; wanted a callable (y, g, a, label) -> mask")
+        conditions = tuple(getattr(filter_, "condition", None) for filter_ in self.filters)
+        needed = {
+            "true_label_coverage": ("any",),
+            "ppv": ("equal", "different"),
+            "ppv_minus_prior": ("equal", "different"),
+        }
+        if conditions != needed.get(self.quantity, conditions):
+            raise ValueError(
+                f"quantity: {self.quantity!r} goes with the filters of the built-in metrics; use 'coverage'"
+            )
 
     @property
     def filters(self) -> tuple[Filter, ...]:
@@ -75,6 +85,7 @@ class FairnessMetric:
 
 
 _ANY, _EQUAL, _DIFFERENT = GroupFilter("any"), GroupFilter("equal"), GroupFilter("different")
+_WITHOUT_OVERLAP = ((_ANY,), (_EQUAL,), (_DIFFERENT,), (_EQUAL, _DIFFERENT))
 
 METRICS: dict[str, FairnessMetric] = {
     metric.name: metric
@@ -130,24 +141,33 @@ def assign_cells(metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: 
     codes, whole = groups.codes.astype(dtype), np.bincount(groups.codes, minlength=len(groups))
     for at, label in enumerate(labels):
         column = columns.index(label)
-        for part, filter_ in enumerate(metric.filters):
-            first = (at * len(metric.filters) + part) * len(groups)
-            if not isinstance(filter_, GroupFilter):
-                for group, mask in enumerate(_user_masks(filter_, y, groups, label)):
-                    _put(layers, column, mask, first + group, none)
+        first = [(at * len(metric.filters) + part) * len(groups) for part in range(len(metric.filters))]
+        if metric.filters in _WITHOUT_OVERLAP:
+            equal = np.flatnonzero(y == label) if metric.filters != (_ANY,) else np.empty(0, np.intp)
+            equal_sizes = np.bincount(codes.take(equal), minlength=len(groups))
+            cell = np.full(len(y), none, dtype)
+            for part in reversed(range(len(first))):  # so that "equal" is written over "different"
+                condition = metric.filters[part].condition
+                if condition == "equal":
+                    cell[equal] = codes.take(equal) + dtype.type(first[part])
+                    sizes[at, part] = equal_sizes
+                else:
+                    cell = codes + dtype.type(first[part])
+                    sizes[at, part] = whole
+                if condition == "different":
+                    cell[equal] = none
+                    sizes[at, part] -= equal_sizes
+            layers[0][:, column] = cell
+        else:
+            for part, filter_ in enumerate(metric.filters):
+                for group, mask in enumerate(_masks(filter_, y, groups, label)):
+                    _put(layers, column, mask, first[part] + group, none)
                     sizes[at, part, group] = np.count_nonzero(mask)
-            elif filter_.condition == "any":
-                layers[0][:, column] = codes + dtype.type(first)
-                sizes[at, part] = whole
-            else:
-                keeps = filter_.keeps(y, label)
-                np.copyto(layers[0][:, column], codes + dtype.type(first), where=keeps)
-                sizes[at, part] = np.bincount(codes[keeps], minlength=len(groups))
     return Cells(layers, sizes)
 
 
-def _user_masks(filter_: Filter, y: np.ndarray, groups: Groups, label: int) -> list[np.ndarray]:
-    """The user's filter for every group, checked."""
+def _masks(filter_: Filter, y: np.ndarray, groups: Groups, label: int) -> list[np.ndarray]:
+    """A filter applied for every group, and checked."""
     masks = [np.asarray(filter_(y, groups.values, name, label)) for name in groups.names]
     for name, mask in zip(groups.names, masks, strict=True):
         if mask.shape != y.shape or mask.dtype != bool:
