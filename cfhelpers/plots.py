@@ -54,7 +54,7 @@ def coverage_by_group(tables: dict[str, pd.DataFrame], label_names: Sequence[str
             x = [position + shift for position in range(len(values))]
             ax.plot(x, values[group], MARKERS[place % len(MARKERS)], markersize=7, label=group)
         ax.set(title=name, ylim=(-0.03, 1.03), xlim=(-0.5, len(values) - 0.5))
-        ax.set_xticks(range(len(values)), [label_names[label] for label in values.index])
+        ax.set_xticks(range(len(values)), [label_names[label].replace(" ", "\n") for label in values.index])
         ax.grid(visible=False, axis="x")
     axes[0, 0].set_ylabel("coverage of the label")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), title="group", loc="outside right center")
