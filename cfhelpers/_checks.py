@@ -130,11 +130,10 @@ def as_groups(values: Any, n: int) -> Groups:
     if not columns or len(columns[0]) != n:
         found = len(values)
         raise ValueError(f"groups: found {found} rows for {n} points; wanted one group for each point")
-    codes, names = _factorize(columns[0], "groups")
     if len(columns) == 1:
-        return Groups(codes, names)
-    names = [(name,) for name in names]
-    for column in columns[1:]:
+        return Groups(*_factorize(columns[0], "groups"))
+    codes, names = np.zeros(n, np.intp), [()]
+    for column in columns:
         more_codes, more_names = _factorize(column, f"groups: column {column.name!r}")
         codes, present = pd.factorize(codes * len(more_names) + more_codes, sort=True)
         names = [(*names[code // len(more_names)], more_names[code % len(more_names)]) for code in present]
