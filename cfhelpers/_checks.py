@@ -142,6 +142,12 @@ def as_groups(values: Any, n: int) -> Groups:
 
 def _factorize(column: Any, name: str) -> tuple[np.ndarray, list]:
     """Codes and names of a column, in the order of the names where they have one."""
+    if isinstance(column, np.ndarray) and np.can_cast(column.dtype, np.int64) and column.dtype != bool:
+        low, high = int(column.min()), int(column.max())
+        if high - low < len(column):  # small integers are their own codes, up to gaps
+            codes = column.astype(np.int64) - low
+            present = np.bincount(codes) > 0
+            return (np.cumsum(present) - 1)[codes], (np.flatnonzero(present) + low).tolist()
     codes, names = pd.factorize(column)
     if codes.min() < 0:
         raise ValueError(f"{name}: row {codes.argmin()} is missing; every point needs a group")

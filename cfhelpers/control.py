@@ -364,7 +364,8 @@ def _first_passing(events: Events) -> Staircase:
     lows = np.minimum.accumulate(losses)
     new = np.flatnonzero(np.diff(lows, prepend=np.inf) < 0)
     ends = ends[new]
-    thresholds = np.concatenate([[events.base], events.values]).astype(np.float64)[ends]
+    thresholds = np.full(len(ends), events.base)
+    thresholds[ends > 0] = events.values[ends[ends > 0] - 1]
     return Staircase.build(events, None, thresholds, lows[new], ends)
 
 
