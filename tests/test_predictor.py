@@ -1,0 +1,369 @@
+"""`FairConformalClassifier`: scikit-learn conventions, and what it promises to the people who deploy it."""
+
+import functools
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from cfhelpers import FairConformalClassifier
+from cfhelpers.conformal import conformal_quantile, coverage, prediction_sets
+from cfhelpers.control import find_threshold
+from cfhelpers.datasets.simulated import two_groups
+from cfhelpers.fairness import FairnessMetric
+from cfhelpers.scores import aps, raps, tps
+
+LOOSE = {"closeness": 0.3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three classes that two features tell apart, less well in group b; train, calibration and test."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    y = rng.integers(0, 3, n)
+    groups = np.where(rng.random(n) < 0.7, "a", "b")
+    centres = np.array([[0, 0], [2, 0], [0, 2]])
+    X = centres[y] + rng.normal(0, 1, (n, 2)) * np.where(groups == "a", 1, 1.4)[:, None]
+    frame = pd.DataFrame(X, columns=["height", "weight"])
+    parts = {}
+    for name, rows in (("train", slice(0, 2000)), ("calibration", slice(2000, 4000)), ("test", slice(4000, n))):
+        parts[name] = (frame[rows], y[rows], groups[rows])
+    return parts
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    X, y, _ = data["train"]
+    return LogisticRegression().fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def fair(data, model):
+    return FairConformalClassifier(model, **LOOSE).fit(*data["calibration"])
+
+
+def test_defaults_are_those_that_keep_the_promise():
+    params = FairConformalClassifier().get_params()
+    wanted = {
+        "estimator": None,
+        "score": "aps",
+        "metric": "equal_opportunity",
+        "closeness": None,
+        "alpha": 0.1,
+        "classwise": True,
+        "guarantee": "fixed-sequence",
+        "delta": 0.1,
+        "positive_labels": None,
+        "random_state": None,
+    }
+    assert {name: params[name] for name in wanted} == wanted
+
+
+def test_parameters_can_be_read_and_set(model):
+    fair = FairConformalClassifier(model, score="tps", alpha=0.2)
+    assert fair.get_params(deep=False)["score"] == "tps"
+    assert fair.set_params(alpha=0.3, metric="demographic_parity") is fair
+    assert (fair.alpha, fair.metric) == (0.3, "demographic_parity")
+    fair.set_params(estimator=None)
+    assert fair.estimator is None
+    with pytest.raises(ValueError, match="closenes"):
+        fair.set_params(closenes=0.1)
+
+
+def test_clone_keeps_the_fitted_estimator_and_forgets_the_calibration(data, model, fair):
+    copy = clone(fair)
+    assert not hasattr(copy, "threshold_")
+    X = data["test"][0]
+    np.testing.assert_array_equal(copy.estimator.predict_proba(X), model.predict_proba(X))
+    copy.fit(*data["calibration"])
+    np.testing.assert_array_equal(copy.threshold_, fair.threshold_)
+    assert clone(FairConformalClassifier()).estimator is None
+
+
+def test_fit_leaves_the_estimator_as_it_was(data, model):
+    before = model.coef_.copy()
+    FairConformalClassifier(model, **LOOSE).fit(*data["calibration"])
+    np.testing.assert_array_equal(model.coef_, before)
+
+
+def test_a_frozen_estimator_is_taken_as_it_is(data, model, fair):
+    frozen = FairConformalClassifier(FrozenEstimator(model), **LOOSE).fit(*data["calibration"])
+    np.testing.assert_array_equal(frozen.threshold_, fair.threshold_)
+
+
+def test_repr_names_the_class_and_what_was_changed(model):
+    text = repr(FairConformalClassifier(model, alpha=0.2))
+    assert text.startswith("FairConformalClassifier(")
+    assert "LogisticRegression" in text and "alpha=0.2" in text and "delta" not in text
+    assert "FairConformalClassifier" in FairConformalClassifier(model)._repr_html_()
+
+
+def test_fit_returns_itself_and_records_what_it_found(data, model):
+    fair = FairConformalClassifier(model, **LOOSE)
+    assert fair.fit(*data["calibration"]) is fair
+    assert fair.threshold_.shape == (3,) and fair.threshold_.dtype == np.float64
+    assert fair.classes_.tolist() == [0, 1, 2]
+    assert len(fair.summary_) == 3 and fair.summary_.index.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["logistic", "forest", "pipeline"])
+def test_wraps_any_estimator_with_predict_proba(data, kind):
+    X, y, _ = data["train"]
+    estimator = {
+        "logistic": LogisticRegression(),
+        "forest": RandomForestClassifier(50, min_samples_leaf=10, random_state=0),
+        "pipeline": make_pipeline(StandardScaler(), LogisticRegression()),
+    }[kind].fit(X, y)
+    fair = FairConformalClassifier(estimator, **LOOSE).fit(*data["calibration"])
+    X, y, _ = data["test"]
+    sets = fair.predict_set(X)
+    assert sets.shape == (2000, 3) and sets.dtype == bool
+    assert coverage(sets, y) >= 0.87 and sets.sum() < sets.size
+
+
+def test_it_is_the_search_on_the_scores_of_the_estimator(data, model):
+    X, y, groups = data["calibration"]
+    search = {"alpha": 0.2, "classwise": True, "guarantee": "fixed-sequence", "delta": 0.3, "positive_labels": [0, 2]}
+    fair = FairConformalClassifier(model, "tps", "demographic_parity", 0.25, **search).fit(X, y, groups)
+    result = find_threshold(tps(model.predict_proba(X)), y, groups, "demographic_parity", 0.25, **search)
+    np.testing.assert_array_equal(fair.threshold_, result.threshold)
+    new = data["test"][0]
+    np.testing.assert_array_equal(
+        fair.predict_set(new), prediction_sets(tps(model.predict_proba(new)), result.threshold)
+    )
+
+
+def test_probabilities_may_stand_in_for_the_estimator(data, model, fair):
+    X, y, groups = data["calibration"]
+    direct = FairConformalClassifier(**LOOSE).fit(model.predict_proba(X), y, groups)
+    np.testing.assert_array_equal(direct.threshold_, fair.threshold_)
+    new = data["test"][0]
+    np.testing.assert_array_equal(direct.predict_set(model.predict_proba(new)), fair.predict_set(new))
+
+
+def test_probabilities_may_be_a_frame_with_label_names(data, model):
+    X, y, groups = data["calibration"]
+    names = np.array(["low", "middle", "high"])
+    probs = pd.DataFrame(model.predict_proba(X), columns=names)
+    fair = FairConformalClassifier(**LOOSE).fit(probs, names[y], groups)
+    assert fair.classes_.tolist() == names.tolist()
+    numbers = FairConformalClassifier(**LOOSE).fit(probs.to_numpy(), y, groups)
+    np.testing.assert_array_equal(fair.threshold_, numbers.threshold_)
+
+
+def test_string_labels_follow_the_classes_of_the_estimator(data):
+    names = np.array(["low", "middle", "high"])
+    X, y, _ = data["train"]
+    estimator = LogisticRegression().fit(X, names[y])
+    X, y, groups = data["calibration"]
+    fair = FairConformalClassifier(estimator, "tps", positive_labels=["low", "middle"], **LOOSE)
+    fair.fit(X, names[y], groups)
+    assert fair.classes_.tolist() == ["high", "low", "middle"]
+    codes = np.searchsorted(fair.classes_, names[y])
+    search = {"classwise": True, "positive_labels": [1, 2], "guarantee": "fixed-sequence"}
+    result = find_threshold(tps(estimator.predict_proba(X)), codes, groups, "equal_opportunity", 0.3, **search)
+    np.testing.assert_array_equal(fair.threshold_, result.threshold)
+    assert set(fair.predict(X)) <= set(names)
+    X, y, _ = data["test"]
+    assert coverage(fair.predict_set(X), np.searchsorted(fair.classes_, names[y])) > 0.87
+
+
+def test_pandas_in_is_the_same_as_arrays_in(data):
+    X, y, _ = data["train"]
+    estimator = LogisticRegression().fit(X.to_numpy(), y)
+    X, y, groups = data["calibration"]
+    arrays = FairConformalClassifier(estimator, **LOOSE).fit(X.to_numpy(), y, groups)
+    frames = FairConformalClassifier(estimator, **LOOSE)
+    shuffled = pd.RangeIndex(5000, 5000 + len(y))
+    frames.fit(X.to_numpy(), pd.Series(y, index=shuffled), pd.Series(groups, index=shuffled))
+    np.testing.assert_array_equal(frames.threshold_, arrays.threshold_)
+
+
+def test_groups_may_have_several_columns(data, model):
+    X, y, groups = data["calibration"]
+    frame = pd.DataFrame({"first": groups, "second": np.arange(len(y)) % 2})
+    several = FairConformalClassifier(model, **LOOSE).fit(X, y, frame)
+    joined = FairConformalClassifier(model, **LOOSE).fit(X, y, frame["first"] + frame["second"].astype(str))
+    np.testing.assert_array_equal(several.threshold_, joined.threshold_)
+
+
+def test_is_the_last_step_of_a_pipeline(data):
+    X, y, _ = data["train"]
+    scale = StandardScaler().fit(X)
+    estimator = LogisticRegression().fit(scale.transform(X), y)
+    fair = FairConformalClassifier(estimator, **LOOSE)
+    pipe = Pipeline([("scale", FrozenEstimator(scale)), ("fair", fair)])
+    X, y, groups = data["calibration"]
+    pipe.fit(X, y, fair__groups=groups)
+    new, truth, _ = data["test"]
+    sets = pipe[-1].predict_set(pipe[:-1].transform(new))
+    assert coverage(sets, truth) > 0.87
+    assert (pipe.predict(new) == truth).mean() > 0.6
+    np.testing.assert_array_equal(clone(pipe).fit(X, y, fair__groups=groups)[-1].threshold_, pipe[-1].threshold_)
+
+
+def test_groups_reach_it_by_metadata_routing(data):
+    X, y, _ = data["train"]
+    scale = StandardScaler().fit(X)
+    estimator = LogisticRegression().fit(scale.transform(X), y)
+    X, y, groups = data["calibration"]
+    wanted = FairConformalClassifier(estimator, **LOOSE).fit(scale.transform(X), y, groups)
+    with sklearn.config_context(enable_metadata_routing=True):
+        fair = FairConformalClassifier(estimator, **LOOSE).set_fit_request(groups=True)
+        pipe = Pipeline([("scale", FrozenEstimator(scale)), ("fair", fair)]).fit(X, y, groups=groups)
+    np.testing.assert_array_equal(pipe[-1].threshold_, wanted.threshold_)
+
+
+def test_parameters_can_be_searched_over(data, model):
+    X, y, groups = data["calibration"]
+
+    def negative_size(fair, X, y):
+        return -fair.predict_set(X).sum(axis=1).mean()
+
+    search = GridSearchCV(
+        FairConformalClassifier(model, **LOOSE), {"score": ["tps", "aps"]}, scoring=negative_size, cv=2
+    )
+    with sklearn.config_context(enable_metadata_routing=True):
+        search.set_params(estimator=search.estimator.set_fit_request(groups=True))
+        search.fit(X, y, groups=groups)
+    assert search.best_params_["score"] in ("tps", "aps")
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_a_seed_gives_the_same_sets_twice(data, model, fair):
+    new = data["test"][0]
+    again = FairConformalClassifier(model, **LOOSE).fit(*data["calibration"])
+    np.testing.assert_array_equal(again.threshold_, fair.threshold_)
+    np.testing.assert_array_equal(again.predict_set(new), fair.predict_set(new))
+    np.testing.assert_array_equal(fair.predict_set(new), fair.predict_set(new))
+
+
+def test_another_seed_draws_other_random_numbers(data, model, fair):
+    other = FairConformalClassifier(model, closeness=0.3, random_state=1).fit(*data["calibration"])
+    new = data["test"][0]
+    assert other.result_.base_threshold != fair.result_.base_threshold
+    assert (other.predict_set(new) != fair.predict_set(new)).any()
+
+
+def test_fit_and_predict_draw_from_different_streams(data, model):
+    X, y, groups = data["calibration"]
+    drawn = []
+
+    def watched(probs, u):
+        drawn.append(u)
+        return aps(probs, u)
+
+    fair = FairConformalClassifier(model, score=watched, **LOOSE).fit(X, y, groups)
+    fair.predict_set(X)
+    fair.predict_set(data["test"][0])
+    fitted, same, new = drawn
+    assert not np.isclose(fitted, same).any() and abs(np.corrcoef(fitted, same)[0, 1]) < 0.08
+    assert not np.isclose(same, new).all() and abs(np.corrcoef(fitted, new)[0, 1]) < 0.08
+
+
+@pytest.mark.parametrize("metric", ["equal_opportunity", "disparate_impact", "overall_accuracy_equality"])
+@pytest.mark.parametrize("score", ["tps", "aps", "raps"])
+def test_every_score_keeps_coverage_on_new_points(data, model, score, metric):
+    closeness = 0.7 if metric == "disparate_impact" else 0.3
+    fair = FairConformalClassifier(model, score, metric, closeness, random_state=0).fit(*data["calibration"])
+    assert (fair.threshold_ >= fair.result_.base_threshold).all()
+    new, truth, _ = data["test"]
+    assert coverage(fair.predict_set(new), truth) > 0.87
+
+
+def test_raps_has_a_grid_over_its_whole_range(data, model):
+    X, y, groups = data["calibration"]
+    fair = FairConformalClassifier(
+        model, functools.partial(raps, penalty=2.0, k_reg=1), "demographic_parity", 0.2, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fair.fit(X, y, groups)
+    assert fair.result_.feasible
+    assert 1 < fair.threshold_[1:].max() <= 1 + 2.0 * 2
+
+
+def test_users_own_score_and_metric_are_taken(data, model):
+    X, y, groups = data["calibration"]
+    metric = FairnessMetric("old labels", lambda y, g, a, label: (g == a) & (y == label))
+    own = FairConformalClassifier(model, lambda probs, u: 1 - probs, metric, 0.3).fit(X, y, groups)
+    named = FairConformalClassifier(model, "tps", "equal_opportunity", 0.3).fit(X, y, groups)
+    np.testing.assert_array_equal(own.threshold_, named.threshold_)
+
+
+def test_groups_are_not_needed_to_predict(data, fair):
+    X = data["test"][0]
+    assert fair.predict_set(X.iloc[:1]).shape == (1, 3)
+    with pytest.raises(TypeError):
+        fair.predict_set(X, data["test"][2])
+
+
+def test_predict_before_fit_says_so(data, model):
+    with pytest.raises(NotFittedError, match="FairConformalClassifier"):
+        FairConformalClassifier(model).predict_set(data["test"][0])
+
+
+def test_fit_without_groups_says_so(data, model):
+    X, y, _ = data["calibration"]
+    with pytest.raises(ValueError, match="groups: found None"):
+        FairConformalClassifier(model).fit(X, y)
+
+
+def test_a_small_calibration_set_is_told_what_blocks_and_what_would_do(data, model):
+    X, y, groups = (part[:60] for part in data["calibration"])
+    fair = FairConformalClassifier(model, random_state=0)
+    with pytest.warns(UserWarning) as caught:
+        fair.fit(X, y, groups)
+    (message,) = [str(warning.message) for warning in caught]
+    result = fair.result_
+    assert not result.feasible and len(result.blocking_cells) > 0
+    for group, label, n in result.blocking_cells:
+        assert f"{group!r}, {label}" in message and str(n) in message
+    assert f"{result.smallest_closeness:.2g}" in message
+    assert "guarantee='none'" in message or 'guarantee="none"' in message
+    assert fair.predict_set(X)[:, 1:].all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FairConformalClassifier(model, guarantee="none", closeness=0.5, random_state=0).fit(X, y, groups)
+
+
+def test_enough_calibration_points_do_not_warn(data, model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FairConformalClassifier(model, **LOOSE).fit(*data["calibration"])
+
+
+def test_default_guarantee_holds_over_calibrations():
+    """True gap of equal opportunity over 60 calibrations, and coverage on average."""
+    population, rng = two_groups(), np.random.default_rng(9)
+    probs, y, groups = population.draw(200_000, rng)
+    exceeds, covered = 0, []
+    for seed in range(60):
+        fair = FairConformalClassifier(alpha=0.3, random_state=seed, closeness=0.15)
+        fair.fit(*population.draw(6000, rng))
+        sets = fair.predict_set(probs)
+        held = sets[np.arange(len(y)), y]
+        gaps = [abs(np.subtract(*[held[(groups == a) & (y == label)].mean() for a in "AB"])) for label in (1, 2)]
+        exceeds += max(gaps) > 0.15
+        covered.append(held.mean())
+        assert fair.result_.feasible
+    assert exceeds <= 6
+    assert np.mean(covered) >= 0.7
+
+
+def test_base_threshold_is_the_conformal_quantile(data, model):
+    X, y, groups = data["calibration"]
+    fair = FairConformalClassifier(model, "tps", **LOOSE).fit(X, y, groups)
+    true_scores = tps(model.predict_proba(X))[np.arange(len(y)), y]
+    assert fair.result_.base_threshold == conformal_quantile(true_scores, 0.1)
