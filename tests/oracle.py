@@ -1,6 +1,6 @@
 """Brute force: THEORY sections 2 to 7 taken literally, every cell counted afresh at every candidate threshold.
 
-Slow on purpose and written from the definitions alone; the tests compare `cfhelpers` with it. Groups are integers 0..G-1 here.
+Slow on purpose and written from the definitions alone; the tests compare `cfhelpers` with it. Groups are 0..G-1 here.
 """
 
 import math
