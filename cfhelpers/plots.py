@@ -60,3 +60,41 @@ def coverage_by_group(tables: dict[str, pd.DataFrame], label_names: Sequence[str
     fig.legend(*axes[0, 0].get_legend_handles_labels(), title="group", loc="outside right center")
     fig.suptitle(title)
     return fig
+
+
+def price_of_fairness(frontiers: dict[str, list[pd.DataFrame]], outcomes: pd.DataFrame, title: str = "") -> Figure:
+    """Left: mean set size against c. Right: the gaps that new people get.
+
+    `frontiers` holds tables of `control.frontier` by guarantee, of which the first is drawn bold; `outcomes` has the
+    columns rule (a guarantee), c and gap, of which medians and the 10th to 90th percentiles are drawn.
+    """
+    names = {"none": "the paper's rule", "fixed-sequence": "with a guarantee"}
+    looks = {"none": ("C1", "--", "o"), "fixed-sequence": ("C0", "-", "s")}
+    fig, (cost, gain) = plt.subplots(1, 2, figsize=(8.4, 4.2))
+    widest, top = 1.08 * outcomes["c"].max(), 0.0
+    for place, (guarantee, tables) in enumerate(frontiers.items()):
+        color, line, marker = looks[guarantee]
+        for table in reversed(tables):
+            steps = table.sort_values("closeness")
+            bold = {"lw": 2.6, "label": names[guarantee]} if table is tables[0] else {"lw": 0.7, "alpha": 0.25}
+            size = steps["mean_set_size"].tolist()
+            cost.plot([*steps["closeness"], 1], [*size, size[-1]], line, color=color, drawstyle="steps-post", **bold)
+        gaps = outcomes[outcomes["rule"] == guarantee].groupby("c")["gap"].quantile([0.1, 0.5, 0.9]).unstack()
+        x = gaps.index + (place - 0.5) * 0.016 * widest
+        gain.vlines(x, gaps[0.1], gaps[0.9], color=color, lw=2)
+        gain.plot(x, gaps[0.5], marker, color=color, ms=6, label=names[guarantee])
+        top = max(top, 1.05 * gaps[0.9].max())
+    cost.axhline(size[-1], color="0.35", lw=1.2, ls=":")
+    cost.text(0.02 * widest, size[-1], "nothing asked of the gap", color="0.35", va="bottom", fontsize=10)
+    gain.fill_between([0, widest], [0, widest], [widest, widest + top], color="C3", alpha=0.12, lw=0)
+    gain.plot([0, widest], [0, widest], color="black", lw=1)
+    gain.text(0.04 * widest, 0.95 * top, "less fair than allowed", color="C3", va="top", fontweight="bold")
+    cost.set(title="What it costs", ylabel="labels in a set, on average", xlim=(0, widest))
+    gain.set(title="What new people get", ylabel="gap between groups", xlim=(0, widest), ylim=(0, top))
+    for ax in (cost, gain):
+        ax.set_xlabel("largest gap allowed, c     (stricter: to the left)")
+        sns.despine(ax=ax)
+    cost.legend(loc="upper right")
+    gain.legend(loc="lower right")
+    fig.suptitle(title, fontsize=13, fontweight="bold")
+    return fig
