@@ -89,8 +89,8 @@ def price_of_fairness(frontiers: dict[str, list[pd.DataFrame]], outcomes: pd.Dat
     gain.fill_between([0, widest], [0, widest], [widest, widest + top], color="C3", alpha=0.12, lw=0)
     gain.plot([0, widest], [0, widest], color="black", lw=1)
     gain.text(0.04 * widest, 0.95 * top, "less fair than allowed", color="C3", va="top", fontweight="bold")
-    cost.set(title="What it costs", ylabel="labels in a set, on average", xlim=(0, widest))
-    gain.set(title="What new people get", ylabel="gap between groups", xlim=(0, widest), ylim=(0, top))
+    cost.set(title="What it costs (thin: other splits)", ylabel="labels in a set, on average", xlim=(0, widest))
+    gain.set(title="What new people get (over splits)", ylabel="gap between groups", xlim=(0, widest), ylim=(0, top))
     for ax in (cost, gain):
         ax.set_xlabel("largest gap allowed, c     (stricter: to the left)")
         sns.despine(ax=ax)
