@@ -116,16 +116,12 @@ class Cells:
     """Which cell each pair (point, label) belongs to.
 
     A cell is numbered (label · filters + filter) · groups + group, with labels counted within `labels`. `layers` holds
-    arrays (n, len(columns)) of cell numbers, `n_cells` for none; there is a second layer only where cells overlap.
+    arrays (n, len(columns)) of cell numbers, sizes.size for none; there is a second layer only where cells overlap.
     `sizes` counts the points per cell, shape (labels, filters, groups).
     """
 
     layers: list[np.ndarray]
     sizes: np.ndarray
-
-    @property
-    def n_cells(self) -> int:
-        return self.sizes.size
 
 
 def assign_cells(metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: list[int], columns: list[int]) -> Cells:
@@ -189,36 +185,53 @@ def _put(layers: list[np.ndarray], column: int, mask: np.ndarray, cell: int, non
         layers[-1][mask, column] = cell
 
 
-def group_coverages(
-    sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None
-) -> pd.DataFrame:
-    """Empirical coverage (or predictive value) of every cell: label, group, n and the value, NaN where it is empty.
+@dataclass(frozen=True)
+class CellValues:
+    """What a metric compares, measured on prediction sets: values and counts (labels, filters, groups)."""
 
-    Metrics with two conditions (equalized odds) have a row for each, in the column `condition`. For predictive values
-    n counts the points of the group that have the label in their set.
-    """
+    metric: FairnessMetric
+    values: np.ndarray  # NaN where the cell is empty
+    n: np.ndarray
+    labels: list
+    group_names: list
+
+
+def measure(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None) -> CellValues:
+    """Empirical coverage (or predictive value) of every cell."""
     sets, metric = as_sets(sets), get_metric(metric)
     y, groups = as_labels(y, *sets.shape), as_groups(groups, len(sets))
     labels = as_positive_labels(positive_labels, sets.shape[1])
     cells = assign_cells(metric, y, groups, labels, list(range(sets.shape[1])))
-    counts = sum(np.bincount(layer[sets], minlength=cells.n_cells + 1)[:-1] for layer in cells.layers)
+    counts = sum(np.bincount(layer[sets], minlength=cells.sizes.size + 1)[:-1] for layer in cells.layers)
     counts, sizes = counts.reshape(cells.sizes.shape), cells.sizes
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore"):
         if metric.is_predictive:
-            equal, n = counts[:, :1], counts.sum(axis=1, keepdims=True)
-            values = equal / n
+            n = counts.sum(axis=1, keepdims=True)
+            values = counts[:, :1] / n
             if metric.quantity == "ppv_minus_prior":
                 values = values - sizes[:, :1] / sizes.sum(axis=1, keepdims=True)
         else:
             values, n = counts / sizes, sizes
-    conditions = [getattr(f, "condition", f"filter {i}") for i, f in enumerate(metric.filters)][: values.shape[1]]
-    index = pd.MultiIndex.from_product(
-        [labels if metric.per_label else [None], conditions, range(len(groups))], names=["label", "condition", "group"]
-    )
-    value_name = metric.quantity if metric.is_predictive else "coverage"
-    table = pd.DataFrame({"n": n.ravel(), value_name: values.ravel()}, index=index).reset_index()
-    table["group"] = pd.Series([groups.names[code] for code in table["group"]], dtype=object)
-    return table if len(conditions) > 1 else table.drop(columns="condition")
+    return CellValues(metric, values, n, labels if metric.per_label else [None], groups.names)
+
+
+def group_coverages(
+    sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None
+) -> pd.DataFrame:
+    """The coverage of every cell as a table: label, group, n and the coverage, NaN where the cell is empty.
+
+    Metrics with two conditions (equalized odds) have a row for each, in the column `condition`. Metrics that compare
+    predictive values give those; n then counts the points of the group that have the label in their set.
+    """
+    cells = measure(sets, y, groups, metric, positive_labels)
+    conditions = [getattr(f, "condition", f"filter {i}") for i, f in enumerate(cells.metric.filters)]
+    label, condition, group = np.indices(cells.values.shape).reshape(3, -1)
+    columns = {"label": [cells.labels[i] for i in label]}
+    if cells.values.shape[1] > 1:
+        columns["condition"] = [conditions[i] for i in condition]
+    columns["group"] = pd.Series([cells.group_names[i] for i in group], dtype=object)
+    value_name = cells.metric.quantity if cells.metric.is_predictive else "coverage"
+    return pd.DataFrame({**columns, "n": cells.n.ravel(), value_name: cells.values.ravel()})
 
 
 def disparity(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None) -> float:
@@ -226,18 +239,17 @@ def disparity(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, posi
 
     Cells without points are left out, and named in a warning. NaN when nothing is left.
     """
-    metric = get_metric(metric)
-    table = group_coverages(sets, y, groups, metric, positive_labels)
-    value = table.columns[-1]
-    empty = table[table[value].isna()]
-    if len(empty):
-        cells = ", ".join(f"({row.group!r}, {row.label})" for row in empty.itertuples())
-        warnings.warn(f"{metric.name}: left out the cells (group, label) without points: {cells}", stacklevel=2)
-    keys = [name for name in ("label", "condition") if name in table]
-    by_label = table.groupby(keys, dropna=False)[value]
-    highest, lowest = by_label.max(), by_label.min()
-    if metric.is_ratio:
-        return float((lowest / highest.where(highest > 0)).where(highest != 0, 1.0).min())
+    cells = measure(sets, y, groups, metric, positive_labels)
+    empty = np.isnan(cells.values)
+    if empty.any():
+        named = ", ".join(f"({cells.group_names[a]!r}, {cells.labels[k]})" for k, _, a in np.argwhere(empty))
+        warnings.warn(f"{cells.metric.name}: left out the cells (group, label) without points: {named}", stacklevel=2)
+    some = ~empty.all(axis=2)
+    if not some.any():
+        return np.nan
+    highest, lowest = np.nanmax(cells.values[some], axis=1), np.nanmin(cells.values[some], axis=1)
+    if cells.metric.is_ratio:
+        return float(np.where(highest == 0, 1.0, lowest / np.where(highest == 0, 1.0, highest)).min())
     return float((highest - lowest).max())
 
 
