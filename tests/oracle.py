@@ -224,7 +224,7 @@ def group_coverages(sets, y, g, metric, label):
     for keep in metric.filters:
         table = {}
         for a in sorted(set(g.tolist())):
-            cell = [i for i in range(len(y)) if keep(y, g, a, label)[i]]
+            cell = np.flatnonzero(keep(y, g, a, label)).tolist()
             if metric.name == OVERALL:
                 hits = [bool(sets[i][y[i]]) for i in cell]
             elif metric.name in PREDICTIVE:
