@@ -92,30 +92,16 @@ def find_threshold(
     ).find(closeness)  # fmt: skip
 
 
-def frontier(
-    scores: Any,
-    y: Any,
-    groups: Any,
-    metric: str | FairnessMetric,
-    *,
-    alpha: float = 0.1,
-    classwise: bool = False,
-    positive_labels: Any = None,
-    guarantee: str = "none",
-    delta: float = 0.1,
-    grid: Any = None,
-) -> pd.DataFrame:
+def frontier(scores: Any, y: Any, groups: Any, metric: str | FairnessMetric, **options: Any) -> pd.DataFrame:
     """The price of fairness: the answer of `find_threshold` for every closeness at once, in one pass.
 
     A row's threshold is the answer for every c from its closeness up to that of the row before. Mean set size and
     coverage of the true label are those of the whole predictor at that closeness on the calibration data. With
-    `classwise` there is a row wherever the threshold of one label, in the column `label`, moves. The fixed-sequence
-    promise holds for a closeness chosen beforehand, not for one picked from this table.
+    `classwise` there is a row wherever the threshold of one label, in the column `label`, moves. Options: alpha,
+    classwise, positive_labels, guarantee, delta and grid, as in `find_threshold`. The fixed-sequence promise holds for
+    a closeness chosen beforehand, not for one picked from this table.
     """
-    return search(
-        scores, y, groups, metric, alpha=alpha, classwise=classwise, positive_labels=positive_labels,
-        guarantee=guarantee, delta=delta, grid=grid,
-    ).frontier()  # fmt: skip
+    return search(scores, y, groups, metric, **options).frontier()
 
 
 def search(
@@ -195,15 +181,6 @@ class Events:
     overlap: bool  # whether a point lies in several cells of a label
     n_pairs: int  # pairs (point, label) in the columns that the threshold decides on
     n_true: int  # points whose true label is one of these columns
-
-    @property
-    def attained(self) -> np.ndarray:
-        """Whether a finite threshold can stop after each event: not in the middle of a tie."""
-        attained = np.ones(len(self.values), bool)
-        np.not_equal(self.values[1:], self.values[:-1], out=attained[:-1])
-        if len(attained) and np.isinf(self.values[-1]):
-            attained[np.searchsorted(self.values, np.inf) :] = False
-        return attained
 
     def counts(self, threshold: float) -> np.ndarray:
         """Points per cell that a threshold of at least q̂ covers."""
@@ -458,8 +435,9 @@ def _predictive_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
             np.maximum(highest, np.repeat(upper, lasts), out=highest)
             np.minimum(lowest, np.repeat(lower, lasts), out=lowest)
         np.maximum(losses, highest - lowest, out=losses)
-    losses[1:][~events.attained] = np.inf
-    return np.arange(len(losses)), losses
+    values = np.append(events.values, np.inf)
+    attained = values[:-1] < values[1:]  # not in the middle of a tie, nor at ∞
+    return np.arange(len(losses)), np.append(losses[0], np.where(attained, losses[1:], np.inf))
 
 
 def _fixed_sequence(events: Events, grid: np.ndarray, level: float) -> Staircase:
