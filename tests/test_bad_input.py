@@ -113,6 +113,7 @@ def test_delta_must_lie_between_zero_and_one(function, delta):
     rejects(r"delta: found .*\(0, 1\)", function, delta=delta, guarantee="fixed-sequence")
 
 
+@pytest.mark.filterwarnings("ignore:disparate_impact within 1")
 @pytest.mark.parametrize("closeness", [0, -0.1, 1.01, math.nan, math.inf, "close"])
 @pytest.mark.parametrize("metric", ["demographic_parity", "disparate_impact"])
 @pytest.mark.parametrize("function", [search, train])

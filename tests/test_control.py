@@ -1,6 +1,7 @@
 """`find_threshold` and `frontier` against brute force, exactly, on thousands of small and awkward calibration sets."""
 
 import math
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -479,6 +480,15 @@ def test_own_filter_tells_names_of_mixed_type_apart():
     assert wanted.feasible
     found = find_threshold(scores, y, [[3, "three"][a] for a in g], own, 0.3)
     assert found.threshold.tolist() == wanted.threshold.tolist()
+
+
+@pytest.mark.xfail(strict=True, reason="gaps that are infinite at several thresholds are subtracted from each other")
+@pytest.mark.parametrize("name", oracle.PREDICTIVE)
+def test_thresholds_that_cover_nobody_do_not_warn(name):
+    scores = [[0.3, 0.9], [0.6, 1.0], [0.0, 1.0], [0.0, 1.0]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        find_threshold(scores, [0, 0, 0, 0], list("aaaa"), name, 0.2, alpha=0.2)
 
 
 def test_lists_frames_and_tensors_give_the_same_threshold():
