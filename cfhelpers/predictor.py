@@ -17,6 +17,7 @@ from cfhelpers import conformal, control, scores
 from cfhelpers._checks import as_array, as_probabilities, one_of
 from cfhelpers.fairness import FairnessMetric, get_metric
 
+FIT, PREDICT = 0, 1  # purposes of random numbers
 SCORES = {"tps": scores.tps, "aps": scores.aps, "raps": scores.raps}
 
 
@@ -85,7 +86,7 @@ class FairConformalClassifier(BaseEstimator):
         )
         self._stream = _stream_of(self.random_state)
         self.result_ = control.find_threshold(
-            self._score(probs, np.random.default_rng([0, *self._stream])),
+            self._score(probs, _generator(self._stream, FIT)),
             y,
             groups,
             self.metric,
@@ -117,7 +118,7 @@ class FairConformalClassifier(BaseEstimator):
             raise ValueError(f"probabilities: found {probs.shape[1]} columns; wanted {len(self.classes_)}, as in fit")
         content = zlib.crc32(np.ascontiguousarray(probs).view(np.uint8).data)  # other points get other random numbers
         return conformal.prediction_sets(
-            self._score(probs, np.random.default_rng([1, *self._stream, content])), self.threshold_
+            self._score(probs, _generator(self._stream, PREDICT, content)), self.threshold_
         )
 
     def predict(self, X: Any) -> np.ndarray:
@@ -183,7 +184,7 @@ class FairConformalClassifier(BaseEstimator):
 
 
 def _stream_of(random_state: Any) -> list[int]:
-    """Seeds of the random numbers, kept apart for fit and predict by a number put before them."""
+    """Seeds of the random numbers."""
     if random_state is None:
         return np.random.SeedSequence().generate_state(4).tolist()
     if isinstance(random_state, np.random.Generator):
@@ -193,3 +194,8 @@ def _stream_of(random_state: Any) -> list[int]:
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return [int(random_state)]
     raise ValueError(f"random_state: found {random_state!r}; wanted None, an integer from 0, or a NumPy generator")
+
+
+def _generator(stream: list[int], *purpose: int) -> np.random.Generator:
+    """A generator for one purpose, apart from every other and from the user's own with the same seed."""
+    return np.random.default_rng(np.random.SeedSequence(stream, spawn_key=purpose))
