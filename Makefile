@@ -26,7 +26,7 @@ results/notebooks/%.ipynb: notebooks/%.ipynb $(MODULE) $(READY)
 	$(BIN)/python tools/notebooks.py run $< $@
 
 test: lint  ## ruff, pytest, and the notebooks' outputs compared by nbval
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist worksteal -q
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
 		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
 

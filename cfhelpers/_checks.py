@@ -49,19 +49,21 @@ def as_labels(values: Any, n: int, n_classes: int) -> np.ndarray:
     array = _as_column(values, "y", n)
     wanted = f"labels must be integers from 0 to {n_classes - 1}"
     if array.dtype.kind not in "iub":
-        try:
-            numbers = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"y: found {array[0]!r} in row 0; {wanted}") from None
-        wrong = numbers != np.floor(numbers)
+        numbers = pd.to_numeric(pd.Series(array, dtype=object), errors="coerce").to_numpy(np.float64)
+        wrong = numbers != np.floor(numbers)  # NaN too, that is, whatever is no number
         if wrong.any():
             row = int(wrong.argmax())
-            raise ValueError(f"y: found {array[row]} in row {row}; {wanted}")
+            raise ValueError(f"y: found {plain(array[row])!r} in row {row}; {wanted}")
         array = numbers
     if array.min() < 0 or array.max() >= n_classes:
         row = int(((array < 0) | (array >= n_classes)).argmax())
-        raise ValueError(f"y: found {array[row]} in row {row}; {wanted}")
+        raise ValueError(f"y: found {plain(array[row])!r} in row {row}; {wanted}")
     return array.astype(np.int64, copy=False)
+
+
+def plain(value: Any) -> Any:
+    """A value as a person would write it: 3, not np.int64(3)."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def as_sets(values: Any) -> np.ndarray:
@@ -110,7 +112,8 @@ class Groups:
         if any(isinstance(name, tuple) for name in self.names):
             names = pd.Index(self.names, tupleize_cols=False)
             return pd.Categorical.from_codes(self.codes, categories=names)
-        return np.asarray(self.names)[self.codes]
+        mixed = len({type(name) for name in self.names}) > 1
+        return np.array(self.names, dtype=object if mixed else None)[self.codes]
 
 
 def as_groups(values: Any, n: int) -> Groups:

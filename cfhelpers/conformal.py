@@ -15,7 +15,8 @@ def conformal_quantile(scores: Any, alpha: float) -> float:
     """
     scores = as_float_column(scores, "scores")
     alpha = as_fraction(alpha, "alpha")
-    rank = max(1, math.ceil((len(scores) + 1) * (1 - alpha) - 1e-9))  # 150 * (1 - .18) is 123, not a float above it
+    rank = (len(scores) + 1) * (1 - alpha)
+    rank = max(1, math.ceil(rank - max(1e-9, 1e-15 * rank)))  # 150 * (1 - .18) is 123, not a float above it
     return math.inf if rank > len(scores) else float(np.partition(scores, rank - 1)[rank - 1])
 
 

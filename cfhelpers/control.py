@@ -29,7 +29,7 @@ from cfhelpers.fairness import FairnessMetric, assign_cells, clopper_pearson, ge
 
 TOLERANCE = 1e-12  # a gap that is exactly c in the mathematics may lie this far above it in floating point
 GUARANTEES = ("none", "fixed-sequence")
-MANY = 2**40  # more points than anyone has
+MANY = 10**9  # more points than anyone has
 BATCH = 1_000_000  # cells · grid points that the guarantee looks at in one go
 BLOCK = 256  # scores per block when looking for the places where the loss can reach a new low
 
@@ -61,7 +61,12 @@ class FairThreshold:
             text += f"; the closest that a finite threshold comes is {self.smallest_closeness:.4g}"
         if self.blocking_cells:
             cells = ", ".join(f"({group!r}, {label}): {n}" for group, label, n in self.blocking_cells)
-            text += f"; cells (group, label) with fewer than the {self.points_needed:,} points needed: {cells}"
+            enough = (
+                f"{self.points_needed:,} points needed"
+                if self.points_needed < MANY
+                else "infinitely many points needed"
+            )
+            text += f"; cells (group, label) with fewer than the {enough}: {cells}"
         return text
 
 

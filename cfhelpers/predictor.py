@@ -14,7 +14,7 @@ from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.validation import check_is_fitted
 
 from cfhelpers import conformal, control, scores
-from cfhelpers._checks import as_array, as_probabilities, one_of
+from cfhelpers._checks import as_array, as_probabilities, one_of, plain
 from cfhelpers.fairness import FairnessMetric, get_metric
 
 FIT, PREDICT = 0, 1  # purposes of random numbers
@@ -151,9 +151,8 @@ class FairConformalClassifier(BaseEstimator):
         index = pd.Index(self.classes_).get_indexer(labels.ravel())
         if (index < 0).any():
             row = int((index < 0).argmax())
-            raise ValueError(
-                f"{name}: found {labels.ravel()[row]!r} in row {row}; wanted labels among {list(self.classes_)}"
-            )
+            found = plain(labels.ravel()[row])
+            raise ValueError(f"{name}: found {found!r} in row {row}; wanted labels among {self.classes_.tolist()}")
         return index
 
     def _score(self, probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
