@@ -1,7 +1,6 @@
 """What a loaded dataset is, how it prints, and how it is split."""
 
-from __future__ import annotations
-
+import textwrap
 import warnings
 from dataclasses import dataclass, field
 
@@ -33,6 +32,7 @@ class Dataset:
     dropped: dict[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    cuts: pd.DataFrame | None = None  # of incomes, by state
     licence: str = ""
     citation: str = ""
 
@@ -45,41 +45,51 @@ class Dataset:
 
     def counts(self) -> pd.DataFrame:
         """Labelled rows per group (rows) and label (columns), named; zero where a cell is empty."""
-        table = pd.crosstab(pd.Series(self.groups), self.y).reindex(
-            index=self.group_names, columns=range(self.n_classes), fill_value=0
-        )
-        return table.rename_axis(index="group", columns="label").set_axis(list(self.label_names), axis=1)
+        table = pd.crosstab(pd.Series(self.groups, name="group"), pd.Series(self.y, name="label"))
+        table = table.reindex(index=self.group_names, columns=range(self.n_classes), fill_value=0)
+        return table.set_axis(list(self.label_names), axis=1)
 
     def __repr__(self) -> str:
-        labelled = int((self.y >= 0).sum())
-        counts, width = self.counts(), 12
+        labelled, counts, columns = int((self.y >= 0).sum()), self.counts(), list(self.X.columns)
+        features = ", ".join(columns if len(columns) <= 20 else [*columns[:12], f"… and {len(columns) - 12} more"])
         lines = {
             "source": self.source,
             "rows": f"{len(self):,}" + (f", {labelled:,} labelled" if labelled < len(self) else ""),
-            "features": f"{self.X.shape[1]}: {', '.join(map(str, self.X.columns))}",
-            "groups": f"{self.attribute}: " + ", ".join(f"{g} {n:,}" for g, n in counts.sum(axis=1).items()),
-            "classes": ", ".join(f"{label} {n:,}" for label, n in counts.sum(axis=0).items()),
+            "features": f"{len(columns)}: {features}",
+            "groups": f"by {self.attribute}: " + "; ".join(f"{g} {n:,}" for g, n in counts.sum(axis=1).items()),
+            "classes": "; ".join(f"{label} {n:,}" for label, n in counts.sum(axis=0).items()),
             "edges": "" if self.edge_index is None else f"{self.edge_index.shape[1] // 2:,} undirected",
-            "dropped": ", ".join(f"{n:,} {reason}" for reason, n in self.dropped.items()),
+            "dropped": "; ".join(f"{n:,} {reason}" for reason, n in self.dropped.items()),
             "missing": ", ".join(self.missing),
             "notes": "; ".join(self.notes),
             "licence": self.licence,
             "cite": self.citation,
         }
-        return "\n".join([self.name, *(f"  {k:<{width}}{v}" for k, v in lines.items() if v)])
+        wrap = textwrap.TextWrapper(110, subsequent_indent=" " * 12)
+        return "\n".join([self.name, *(wrap.fill(f"  {key:<10}{text}") for key, text in lines.items() if text)])
 
 
-def intersect(*columns: np.ndarray) -> np.ndarray:
-    """One name per row for a combination of attributes: "under 25, woman"."""
-    names, codes = np.full(len(columns[0]), "", dtype=object), np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        code, values = pd.factorize(column)
-        codes = codes * len(values) + code
-    first = pd.Series(codes).drop_duplicates()
-    label = {code: ", ".join(str(c[i]) for c in columns) for i, code in first.items()}
-    for code, text in label.items():
-        names[codes == code] = text
-    return names
+def group_by(columns: dict[str, np.ndarray], attribute) -> dict:
+    """`groups`, `group_names` (largest first) and `attribute` of a Dataset by one of `columns` or several, crossed."""
+    chosen = (attribute,) if isinstance(attribute, str) else tuple(attribute)
+    if not chosen or not set(chosen) <= set(columns):
+        raise ValueError(f"attribute: found {attribute!r}; wanted one or several of {', '.join(map(repr, columns))}")
+    groups = pd.Series(columns[chosen[0]], dtype=object)
+    for other in chosen[1:]:
+        groups = groups + ", " + columns[other].astype(object)
+    names = tuple(groups.value_counts().index)
+    return {"groups": groups.to_numpy(), "group_names": names, "attribute": " × ".join(chosen)}
+
+
+def undirected(pairs: np.ndarray, n: int) -> np.ndarray:
+    """int64 (2, E): the distinct edges among pairs (2, …) of n nodes, each once, without loops."""
+    low, high = np.sort(pairs, axis=0).astype(np.int64)
+    return np.stack(np.divmod(np.unique((low * n + high)[low != high]), n))
+
+
+def symmetric(edges: np.ndarray) -> np.ndarray:
+    """int64 (2, 2E): every edge of (2, E) in both directions."""
+    return np.concatenate([edges, edges[::-1]], axis=1).astype(np.int64)
 
 
 def split(dataset: Dataset, seed: int) -> np.ndarray:
@@ -87,44 +97,31 @@ def split(dataset: Dataset, seed: int) -> np.ndarray:
 
     Unlabelled rows are "unlabelled". A cell too small for all four parts is split at random and a warning names it.
     """
-    parts = np.full(len(dataset), "unlabelled", dtype="<U11")
-    rows = np.flatnonzero(dataset.y >= 0)
-    parts[rows] = np.array(PARTS)[_stratified(dataset, rows, FRACTIONS, seed)]
-    return parts
+    parts = np.where(dataset.y >= 0, "labelled", "unlabelled").astype("<U11")
+    return _divide(dataset, parts, ["labelled"], PARTS, FRACTIONS, [seed, STREAM])
 
 
 def resplit(dataset: Dataset, parts: np.ndarray, seed: int) -> np.ndarray:
     """`parts` with its calibration and test rows divided anew, half and half within each (group, label) cell."""
-    return _halves(dataset, parts, ("calibration", "test"), ("calibration", "test"), seed)
+    return _divide(dataset, parts, PARTS[2:], PARTS[2:], (0.5, 0.5), [seed, STREAM])
 
 
 def tune_halves(dataset: Dataset, parts: np.ndarray, seed: int) -> np.ndarray:
     """`parts` with half of each (group, label) cell of the calibration rows called "tune"."""
-    return _halves(dataset, parts, ("calibration",), ("tune", "calibration"), seed)
+    return _divide(dataset, parts, ["calibration"], ("tune", "calibration"), (0.5, 0.5), [seed, STREAM, 1])
 
 
-def _halves(dataset: Dataset, parts: np.ndarray, old: tuple[str, ...], new: tuple[str, str], seed: int) -> np.ndarray:
-    parts, rows = np.array(parts), np.flatnonzero(np.isin(parts, old))
-    parts[rows] = np.array(new)[_stratified(dataset, rows, (0.5, 0.5), seed)]
-    return parts
-
-
-def _stratified(dataset: Dataset, rows: np.ndarray, fractions: tuple[float, ...], seed: int) -> np.ndarray:
-    """Index of the part of each of `rows`; within a cell every part gets its share rounded up or down, at random."""
-    rng = np.random.default_rng([seed, STREAM])
-    codes, _ = pd.factorize(np.asarray(dataset.groups)[rows])
-    cell = codes * dataset.n_classes + dataset.y[rows]
+def _divide(dataset: Dataset, parts: np.ndarray, old, new, fractions, seed: list[int]) -> np.ndarray:
+    """`parts` with `new` for `old`; within a cell each new part has its fraction, rounded up or down at random."""
+    rng, parts, rows = np.random.default_rng(seed), np.array(parts), np.flatnonzero(np.isin(parts, old))
+    cell = pd.factorize(dataset.groups[rows])[0] * dataset.n_classes + dataset.y[rows]
     order = np.lexsort((rng.random(len(rows)), cell))
     _, start, size = np.unique(cell[order], return_index=True, return_counts=True)
-    small = size < np.ceil(1 / min(fractions))
-    if small.any():
-        first = rows[order[start[small]]]
-        named = (
-            f"{g} / {dataset.label_names[k]} ({n})"
-            for g, k, n in zip(dataset.groups[first], dataset.y[first], size[small], strict=True)
-        )
-        warnings.warn("too few rows to reach every part: " + ", ".join(named), stacklevel=3)
-    rank = np.arange(len(rows)) - np.repeat(start, size) + np.repeat(rng.random(len(size)), size)
-    part = np.empty(len(rows), dtype=np.int64)
-    part[order] = np.searchsorted(np.cumsum(fractions)[:-1], rank / np.repeat(size, size), side="right")
-    return part
+    first = rows[order[start]]
+    names = zip(dataset.groups[first], np.array(dataset.label_names)[dataset.y[first]], size, strict=True)
+    if small := [f"{group} / {label} ({n})" for group, label, n in names if n * min(fractions) < 1]:
+        warnings.warn("too few rows to reach every part: " + ", ".join(small), stacklevel=3)
+    place = np.arange(len(rows)) - np.repeat(start, size) + np.repeat(rng.random(len(size)), size)
+    part = np.searchsorted(np.cumsum(fractions)[:-1], place / np.repeat(size, size), side="right")
+    parts[rows[order]] = np.array(new)[part]
+    return parts

@@ -30,27 +30,23 @@ class Population:
     def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """n independent points: probabilities float32 (n, K), labels int64 (n,), group names (n,)."""
         codes = np.searchsorted(np.cumsum(self.shares)[:-1], rng.random(n), side="right")
-        probs, y = self._draw(codes, rng)
-        return probs, y, self.names[codes]
+        return *self._draw(codes, rng), self.names[codes]
 
     def _draw(self, codes: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        shape = (len(codes), self.n_classes)
-        logits = rng.standard_normal(shape, dtype=np.float32)
+        logits = rng.standard_normal((len(codes), self.n_classes), dtype=np.float32)
         logits *= self.spread
         logits += self.offsets.astype(np.float32)[codes]
         cumulative = np.cumsum(np.exp(logits), axis=1)
         point = cumulative[:, -1] * rng.random(len(codes), dtype=np.float32)
         y = (cumulative[:, :-1] <= point[:, None]).sum(axis=1)
-        probs = rng.standard_normal(shape, dtype=np.float32)
+        probs = rng.standard_normal(logits.shape, dtype=np.float32)
         probs *= self.noise
         probs += self.shrink * logits
         np.exp(probs, out=probs)
         probs /= probs.sum(axis=1, keepdims=True)
         return probs, y
 
-    def truth(
-        self, score: Callable[[np.ndarray], np.ndarray], n: int = 3_000_000, rng: np.random.Generator | None = None
-    ) -> Truth:
+    def truth(self, score: Callable, n: int = 3_000_000, rng: np.random.Generator | None = None) -> Truth:
         """True coverage of any threshold under `score`, probabilities (n, K) → scores (n, K), from n draws.
 
         Every group gets the same number of draws: coverage is conditional on the group, and rare groups need it most.
@@ -71,25 +67,23 @@ class Truth:
     @classmethod
     def of(cls, scores: ArrayLike, y: ArrayLike, codes: ArrayLike, names: ArrayLike) -> Truth:
         """From scores (n, K), true labels (n,) and group codes (n,) into `names`."""
-        scores, y, names = np.asarray(scores), np.asarray(y), np.asarray(names)
+        scores, names = np.asarray(scores), np.asarray(names)
         shape = (len(names), scores.shape[1])
-        key = np.asarray(codes) * shape[1] + y
+        key = np.asarray(codes) * shape[1] + np.asarray(y)
         counts = np.bincount(key, minlength=shape[0] * shape[1])
-        ends = np.cumsum(counts)[:-1]
-        grouped = scores[np.argsort(key, kind="stable")].T  # one row per candidate label
-        parts = [[np.sort(part) for part in np.split(row, ends)] for row in grouped]
-        cells = [[parts[k][g * shape[1] : (g + 1) * shape[1]] for k in range(shape[1])] for g in range(shape[0])]
+        grouped = np.split(scores[np.argsort(key, kind="stable")], np.cumsum(counts)[:-1])  # by group, then true label
+        columns = [np.sort(cell, axis=0).T.copy() for cell in grouped]
+        cells = [
+            [[columns[g * shape[1] + y][k] for y in range(shape[1])] for k in range(shape[1])] for g in range(shape[0])
+        ]
         return cls(names, counts.reshape(shape), cells)
 
     def coverage(self, threshold: ArrayLike) -> np.ndarray:
         """Pr[s(x, label) ≤ threshold | group, true label], (G, K, K) by group, label and true label."""
-        n_classes = self.counts.shape[1]
-        level = np.broadcast_to(np.asarray(threshold, dtype=np.float64), n_classes)
         kind = self.cells[0][0][0].dtype.type
-        level = [_at_most(v, kind) for v in level]
+        levels = [_at_most(v, kind) for v in np.broadcast_to(np.asarray(threshold, np.float64), self.counts.shape[1])]
         hits = [
-            [[np.searchsorted(cell, level[k], side="right") for cell in row] for k, row in enumerate(group)]
-            for group in self.cells
+            [[c.searchsorted(v, "right") for c in row] for v, row in zip(levels, g, strict=True)] for g in self.cells
         ]
         with np.errstate(invalid="ignore"):
             return np.array(hits) / self.counts[:, None, :]
@@ -98,25 +92,20 @@ class Truth:
         """The quantity that `metric_name` compares, (G, K) by group and label; NaN where it is undefined."""
         prior = self.counts / self.counts.sum(axis=1, keepdims=True)
         joint = np.nan_to_num(self.coverage(threshold)) * prior[:, None, :]
-        included, both = (
-            joint.sum(axis=2),
-            np.einsum("gkk->gk", joint),
-        )  # Pr[label in set | g], Pr[that and Y = label | g]
+        included, both = joint.sum(axis=2), np.einsum("gkk->gk", joint)  # Pr[label in set | g]; and Y = label
         with np.errstate(invalid="ignore", divide="ignore"):
-            match metric_name:
-                case "demographic_parity" | "disparate_impact":
-                    return included
-                case "equal_opportunity":
-                    return both / prior
-                case "predictive_equality":
-                    return (included - both) / (1 - prior)
-                case "predictive_parity":
-                    return both / included
-                case "predictive_parity_proxy":
-                    return both / included - prior
-                case "overall_accuracy_equality":
-                    return np.repeat(both.sum(axis=1, keepdims=True), joint.shape[1], axis=1)
-        raise ValueError(f"metric_name: found {metric_name!r}; wanted the name of one of the eight metrics")
+            values = {
+                "demographic_parity": included,
+                "disparate_impact": included,
+                "equal_opportunity": both / prior,
+                "predictive_equality": (included - both) / (1 - prior),
+                "predictive_parity": both / included,
+                "predictive_parity_proxy": both / included - prior,
+                "overall_accuracy_equality": np.broadcast_to(both.sum(axis=1, keepdims=True), both.shape),
+            }
+        if metric_name not in values:
+            raise ValueError(f"metric_name: found {metric_name!r}; wanted the name of one of the eight metrics")
+        return values[metric_name]
 
     def disparity(self, threshold: ArrayLike, metric_name: str, positive_labels: ArrayLike | None = None) -> float:
         """True disparity: over the positive labels, the largest difference between groups, or the smallest ratio."""
