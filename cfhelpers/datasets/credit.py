@@ -3,20 +3,26 @@
 `python -m cfhelpers.datasets.credit` fits the model again and rewrites its file.
 """
 
-from __future__ import annotations
-
+import hashlib
+import random
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from cfhelpers.datasets._dataset import Dataset, intersect, split
+from cfhelpers import paths
+from cfhelpers.datasets._dataset import Dataset, group_by, split, symmetric, undirected
+from cfhelpers.datasets._files import local_folders, not_found
 
 LABEL_NAMES = ("other", "high school", "university", "graduate school")
 NOT_FEATURES = ["NoDefaultNextMonth", "Single", "EducationLevel"]
 LICENCE = "CC BY 4.0"
 CITATION = "I-Cheng Yeh (2009), Default of Credit Card Clients, UCI Machine Learning Repository, doi:10.24432/C55S3H"
+AMOUNTS = ["MaxBillAmountOverLast6Months", "MaxPaymentAmountOverLast6Months", "MostRecentBillAmount"]
+SCALED = [*AMOUNTS, "MostRecentPaymentAmount", "TotalMonthsOverdue"]
+GRAPHS = {"published": ["NoDefaultNextMonth", "Single"], "without_target": NOT_FEATURES}  # columns left out
 UNIT = 1_000_000  # cached probabilities are whole millionths
 
 
@@ -54,30 +60,77 @@ def derive(uci: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table).astype(np.int64)
 
 
-def load(source: str | None = None, *, attribute=None) -> Dataset:
-    """Credit as a `Dataset`: target education, groups by "age" (default), "sex" or both; source "bundled"."""
-    if source not in (None, "bundled"):
-        raise ValueError(f"source: found {source!r}; credit has 'bundled'")
-    uci = _bundled("uci_credit.parquet")
-    columns = {
-        "age": np.where(uci["AGE"] < 25, "under 25", "25 or older"),
-        "sex": np.where(uci["SEX"] == 2, "women", "men"),
-    }
-    attributes = (attribute or "age",) if isinstance(attribute, str | None) else tuple(attribute)
-    if not attributes or not set(attributes) <= set(columns):
-        raise ValueError(f"attribute: found {attribute!r}; wanted {' or '.join(map(repr, columns))}, or both")
-    groups = columns[attributes[0]] if len(attributes) == 1 else intersect(*(columns[a] for a in attributes))
-    table = derive(uci)
+def similarity_edges(table: pd.DataFrame, left_out: list[str], *, share=0.7, most=200, seed=912) -> np.ndarray:
+    """Edges between similar clients, int32 (2, E) with E counting each undirected edge once, by the published rule.
+
+    Similarity is 1/(1 + Euclidean distance). A client is joined to those more similar than `share` × its nearest; where
+    that is more than `most`, itself among them, `random.shuffle` chooses, seeded anew for every client.
+    """
+    from scipy.spatial.distance import cdist
+
+    columns = table.drop(columns=left_out).astype(np.float64)
+    columns[SCALED] = (columns[SCALED] - columns[SCALED].mean()) / columns[SCALED].std()
+    points, pairs = np.ascontiguousarray(columns), []
+
+    @cache
+    def chosen(n):
+        places = list(range(n))
+        random.Random(seed).shuffle(places)
+        return places[:most]
+
+    for start in range(0, len(points), 500):
+        similarity = 1 / (1 + cdist(points[start : start + 500], points))
+        nearest = np.partition(similarity, -2, axis=1)[:, -2]  # the largest is the client's own
+        for i, candidates in enumerate(similarity > share * nearest[:, None], start):
+            near = np.flatnonzero(candidates)
+            near = near[chosen(len(near))] if len(near) > most else near
+            pairs.append(np.stack([np.full(len(near), i), near]))
+    return undirected(np.concatenate(pairs, axis=1), len(points)).astype(np.int32)
+
+
+def _graph(table: pd.DataFrame, kind: str) -> np.ndarray:
+    """The edges of graph `kind`, built once and kept in artifacts/ under a name that changes with the table."""
+    key = hashlib.sha256(pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()).hexdigest()[:12]
+    path = paths.ARTIFACTS / f"credit_edges_{kind}_{key}.npy"
+    if not path.exists():
+        edges = similarity_edges(table, GRAPHS[kind])
+        with paths.atomic_write(path) as partial:
+            np.save(partial, edges)
+    return np.load(path)
+
+
+def load(name="credit", source=None, *, attribute=None, graph=None) -> Dataset:
+    """Credit as a `Dataset`: target education, groups by "age" (default), "sex" or both; source bundled or local.
+
+    `graph`: None, "published" (its columns include the target, so labels leak into it), or "without_target".
+    """
+    if source not in (None, "bundled", "local"):
+        raise ValueError(f"source: found {source!r}; credit has 'bundled' and 'local'")
+    if graph not in (None, *GRAPHS):
+        raise ValueError(f"graph: found {graph!r}; wanted None, {', '.join(map(repr, GRAPHS))}")
+    if source == "local":
+        tried = [folder / "credit" / "uci_credit_card.csv" for folder in local_folders()]
+        if not any(path.exists() for path in tried):
+            raise not_found("credit", tried)
+        uci = pd.read_csv(next(path for path in tried if path.exists()))
+    else:
+        uci = _bundled("uci_credit.parquet")
+    table, age, sex = (
+        derive(uci),
+        np.where(uci["AGE"] < 25, "under 25", "25 or older"),
+        uci["SEX"].map({1: "men", 2: "women"}),
+    )
+    notes = ["target: education, with unknown codes under 'other'", f"not features: {', '.join(NOT_FEATURES)}"]
+    notes += [f"graph: {graph}" + ", from columns that include the target" * (graph == "published")] if graph else []
     return Dataset(
         name="credit",
-        source="bundled",
+        source=source or "bundled",
         X=table.drop(columns=NOT_FEATURES),
         y=table["EducationLevel"].to_numpy(),
-        groups=groups,
-        group_names=tuple(pd.Series(groups).value_counts().index),
+        **group_by({"age": age, "sex": sex.to_numpy()}, "age" if attribute is None else attribute),
         label_names=LABEL_NAMES,
-        attribute=" × ".join(attributes),
-        notes=("target: education, with unknown codes under 'other'", f"not features: {', '.join(NOT_FEATURES)}"),
+        edge_index=symmetric(_graph(table, graph)) if graph else None,
+        notes=tuple(notes),
         licence=LICENCE,
         citation=CITATION,
     )
@@ -96,19 +149,13 @@ def fit_probabilities() -> np.ndarray:
 
     data = load()
     train = split(data, seed=0) == "train"
-    model = HistGradientBoostingClassifier(
-        learning_rate=0.05, max_iter=60, max_leaf_nodes=8, early_stopping=False, random_state=0
-    )
+    options = {"learning_rate": 0.05, "max_iter": 60, "max_leaf_nodes": 8, "early_stopping": False, "random_state": 0}
+    model = HistGradientBoostingClassifier(**options)
     return model.fit(data.X[train], data.y[train]).predict_proba(data.X)
 
 
-def _write_probabilities() -> None:
-    units = np.round(fit_probabilities()[:, :-1] * UNIT).astype(np.int32)
-    frame = pd.DataFrame(units, columns=list(LABEL_NAMES[:-1]))
-    path = Path(__file__).with_name("credit_probabilities.parquet")
-    frame.to_parquet(path.with_suffix(".part"), index=False, compression="zstd", use_dictionary=False)
-    path.with_suffix(".part").replace(path)
-
-
 if __name__ == "__main__":
-    _write_probabilities()
+    units = np.round(fit_probabilities()[:, :-1] * UNIT).astype(np.int32)
+    with paths.atomic_write(Path(__file__).with_name("credit_probabilities.parquet")) as partial:
+        frame = pd.DataFrame(units, columns=list(LABEL_NAMES[:-1]))
+        frame.to_parquet(partial, index=False, compression="zstd", use_dictionary=False)
