@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,11 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Points per group."""
+        return np.bincount(self.codes, minlength=len(self))
 
     @property
     def values(self) -> Any:

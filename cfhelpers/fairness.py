@@ -131,10 +131,10 @@ def assign_cells(metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: 
     dtype = np.min_scalar_type(none)
     if not metric.per_label:
         layer = np.where(y[:, None] == np.asarray(columns), groups.codes[:, None], none).astype(dtype)
-        return Cells([layer], np.bincount(groups.codes, minlength=len(groups)).reshape(shape))
+        return Cells([layer], groups.counts.reshape(shape))
     layers = [np.full((len(y), len(columns)), none, dtype)]
     sizes = np.zeros(shape, np.int64)
-    codes, whole = groups.codes.astype(dtype), np.bincount(groups.codes, minlength=len(groups))
+    codes = groups.codes.astype(dtype)
     for at, label in enumerate(labels):
         column = columns.index(label)
         first = [(at * len(metric.filters) + part) * len(groups) for part in range(len(metric.filters))]
@@ -149,7 +149,7 @@ def assign_cells(metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: 
                     sizes[at, part] = equal_sizes
                 else:
                     cell = codes + dtype.type(first[part])
-                    sizes[at, part] = whole
+                    sizes[at, part] = groups.counts
                 if condition == "different":
                     cell[equal] = none
                     sizes[at, part] -= equal_sizes

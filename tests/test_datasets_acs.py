@@ -78,7 +78,8 @@ def test_loading_gives_the_rows_and_features_that_folktables_gave(shared, home):
 
 @pytest.mark.parametrize("name, problem", [("acs_income", "ACSIncome"), ("acs_education", None)])
 def test_loading_agrees_with_folktables_on_raw_files(name, problem):
-    folktables = pytest.importorskip("folktables", reason="folktables is an extra: pip install '.[data]'")
+    import folktables
+
     files = twins.acs_files(3_000, 1)
     source = folktables.ACSDataSource("2018", "1-Year", "person", str(files["CO"].parents[2]))
     frame = source.get_data(states=["CO", "NY"])
