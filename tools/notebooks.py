@@ -55,6 +55,7 @@ def refresh(path: Path) -> None:
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
     options = {"kernel_name": "python3", "extra_arguments": QUIET, "timeout": None, "record_timing": False}
+    options["coalesce_streams"] = True  # what is printed in pieces is one text
     NotebookClient(notebook, resources={"metadata": {"path": path.parent}}, **options).execute()
     notebook.metadata["language_info"] = nbformat.from_dict({"file_extension": ".py", "name": "python"})
     notebook = _stable_widgets(_without_progress_bars(notebook))
