@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from cfhelpers import paths
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,3 +21,16 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the reference folder ../shared is not here")
     return folder
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A data folder of its own for the test, and no local data but what the test puts there."""
+    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
+    monkeypatch.delenv("CFHELPERS_DATA", raising=False)
+    return tmp_path / "data"
+
+
+def flat(card) -> str:
+    """A printed card on one line."""
+    return " ".join(str(card).split())

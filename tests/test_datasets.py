@@ -11,6 +11,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import flat
 
 from cfhelpers import paths
 from cfhelpers.datasets import NAMES, Dataset, credit_probabilities, load_dataset, resplit, split, tune_halves
@@ -24,10 +25,6 @@ DERIVED_SHA256 = "9c5cbdd38f72905873199da7a92f4c984d2264548f97569252b5e2ef96619e
 @pytest.fixture(scope="module")
 def credit():
     return load_dataset("credit")
-
-
-def flat(card):
-    return " ".join(str(card).split())
 
 
 def make_dataset(groups, y, label_names=("no", "yes")):

@@ -7,21 +7,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import flat
 
 from cfhelpers import paths
 from cfhelpers.datasets import acs, load_dataset, twins
 
-
-def flat(card):
-    return " ".join(str(card).split())
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Caches of its own for every test, and no local data but what the test puts there."""
-    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
-    monkeypatch.delenv("CFHELPERS_DATA", raising=False)
-    return tmp_path / "data"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def measured(code, **environment):

@@ -3,20 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import flat
 
-from cfhelpers import paths
 from cfhelpers.datasets import load_dataset, pokec, split, twins
 
-
-def flat(card):
-    return " ".join(str(card).split())
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
-    monkeypatch.delenv("CFHELPERS_DATA", raising=False)
-    return tmp_path / "data"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def put(home, frame, pairs, stem="region_job_2", place="pokec"):
