@@ -134,32 +134,32 @@ def assign_cells(metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: 
         return Cells([layer], groups.counts.reshape(shape))
     layers = [np.full((len(y), len(columns)), none, dtype)]
     sizes = np.zeros(shape, np.int64)
-    codes = groups.codes.astype(dtype)
     for at, label in enumerate(labels):
         column = columns.index(label)
-        first = [(at * len(metric.filters) + part) * len(groups) for part in range(len(metric.filters))]
+        first = (at * len(metric.filters) + np.arange(len(metric.filters))) * len(groups)
         if metric.filters in _WITHOUT_OVERLAP:
-            equal = np.flatnonzero(y == label) if metric.filters != (_ANY,) else np.empty(0, np.intp)
-            equal_sizes = np.bincount(codes.take(equal), minlength=len(groups))
-            cell = np.full(len(y), none, dtype)
-            for part in reversed(range(len(first))):  # so that "equal" is written over "different"
-                condition = metric.filters[part].condition
-                if condition == "equal":
-                    cell[equal] = codes.take(equal) + dtype.type(first[part])
-                    sizes[at, part] = equal_sizes
-                else:
-                    cell = codes + dtype.type(first[part])
-                    sizes[at, part] = groups.counts
-                if condition == "different":
-                    cell[equal] = none
-                    sizes[at, part] -= equal_sizes
-            layers[0][:, column] = cell
+            layers[0][:, column], sizes[at] = _assign_at_once(metric, y, groups, label, first.astype(dtype), none)
         else:
             for part, filter_ in enumerate(metric.filters):
                 for group, mask in enumerate(_masks(filter_, y, groups, label)):
                     _put(layers, column, mask, first[part] + group, none)
                     sizes[at, part, group] = np.count_nonzero(mask)
     return Cells(layers, sizes)
+
+
+def _assign_at_once(
+    metric: FairnessMetric, y: np.ndarray, groups: Groups, label: int, first: np.ndarray, none: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Cell of every point for one label, and the sizes, where filters are known not to overlap; no mask per group."""
+    codes = groups.codes.astype(first.dtype)
+    if metric.filters == (_ANY,):
+        return codes + first[0], [groups.counts]
+    equal = np.flatnonzero(y == label)
+    start = dict(zip(metric.filters, first, strict=True))
+    cell = codes + start[_DIFFERENT] if _DIFFERENT in start else np.full(len(y), none, first.dtype)
+    cell[equal] = codes[equal] + start[_EQUAL] if _EQUAL in start else none
+    equal_sizes = np.bincount(codes[equal], minlength=len(groups))
+    return cell, [equal_sizes if filter_ == _EQUAL else groups.counts - equal_sizes for filter_ in metric.filters]
 
 
 def _masks(filter_: Filter, y: np.ndarray, groups: Groups, label: int) -> list[np.ndarray]:
