@@ -250,12 +250,6 @@ def test_population_has_the_stated_shares_and_logits():
     )
 
 
-def test_population_draws_quickly():
-    start = time.perf_counter()
-    nine_groups().draw(500_000, np.random.default_rng(0))
-    assert time.perf_counter() - start < 5  # 0.2 s on a laptop; a loop over rows would take minutes
-
-
 def direct_values(sets, y, groups, metric, names):
     """The definition of each metric, cell by cell."""
     values = np.full((len(names), sets.shape[1]), np.nan)

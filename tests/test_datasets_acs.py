@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def measured(code, **environment):
-    """Output of `code` in a process of its own, its seconds and its peak memory in GB."""
-    report = "import resource, time; t = time.perf_counter(); exec({!r}); print(time.perf_counter() - t, "
+    """Output of `code` in a process of its own, its seconds of computing and its peak memory in GB."""
+    report = "import resource, time; t = time.process_time(); exec({!r}); print(time.process_time() - t, "
     report += "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)"
     command = [sys.executable, "-c", report.format(code)]
     done = subprocess.run(
