@@ -31,7 +31,8 @@ TOLERANCE = 1e-12  # a gap that is exactly c in the mathematics may lie this far
 GUARANTEES = ("none", "fixed-sequence")
 MANY = 10**9  # more points than anyone has
 BATCH = 1_000_000  # cells · grid points that the guarantee looks at in one go
-BLOCK = 256  # scores per block when looking for the places where the loss can reach a new low
+BLOCK = 256  # scores per block, at least, when looking for the places where the loss can reach a new low
+TABLE = 4_000_000  # blocks · cells, at most
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ class Events:
     sizes: np.ndarray  # points per cell (labels, filters, groups)
     start: np.ndarray  # how many of them q̂ covers
     slots: np.ndarray  # (m,) block · (cells + 1) + cell
-    blocks: np.ndarray  # events per block of BLOCK and cell (blocks, cells)
+    block: int  # events per block
+    blocks: np.ndarray  # events per block and cell (blocks, cells)
     overlap: bool  # whether a point lies in several cells of a label
     n_pairs: int  # pairs (point, label) in the columns that the threshold decides on
     n_true: int  # points whose true label is one of these columns
@@ -226,9 +228,10 @@ def _collect(
     if len(cells.layers) > 1:
         values, codes = [np.concatenate(values)], [np.concatenate(codes)]
     values, codes = _sort_together(values[0], codes[0], 4 * n_cells + 4)
-    n_blocks = -(-len(codes) // BLOCK)
+    block = max(BLOCK, -(-len(codes) * n_cells // TABLE))
+    n_blocks = -(-len(codes) // block)
     slot_type = np.int32 if n_blocks * (n_cells + 1) < 2**31 else np.int64
-    slots = np.repeat(np.arange(n_blocks, dtype=slot_type) * slot_type(n_cells + 1), BLOCK)[: len(codes)]
+    slots = np.repeat(np.arange(n_blocks, dtype=slot_type) * slot_type(n_cells + 1), block)[: len(codes)]
     slots += codes >> 2
     blocks = np.bincount(slots, minlength=n_blocks * (n_cells + 1)).reshape(-1, n_cells + 1)[:, :n_cells]
     return Events(
@@ -241,6 +244,7 @@ def _collect(
         sizes=cells.sizes,
         start=cells.sizes - blocks.sum(axis=0).reshape(cells.sizes.shape),
         slots=slots,
+        block=block,
         blocks=blocks,
         overlap=len(cells.layers) > 1,
         n_pairs=decided.size,
@@ -379,10 +383,8 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
     reached = worse(upper, lower).max(axis=1)
     loss_at_base = reached[0]
-    inner = np.arange(1, len(events.blocks)) * BLOCK
-    reached[inner // BLOCK] = np.where(
-        events.values[inner - 1] == events.values[inner], np.inf, reached[inner // BLOCK]
-    )
+    inner = np.arange(1, len(events.blocks)) * events.block
+    reached[1:-1][events.values[inner - 1] == events.values[inner]] = np.inf  # in the middle of a tie
     floors = worse(upper[:-1], lower[1:]).max(axis=1)
     is_open = floors < np.minimum.accumulate(reached[:-1])
 
@@ -395,9 +397,9 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
     count = (covered[:-1] - np.cumsum(seen, axis=0) + seen)[block, cell] + _rank_within(cell, sizes.size)
     own_lower, own_upper = (count - 1) / (sizes[cell] + 1), (count + 1) / (sizes[cell] + 1)  # before it; after it
 
-    ends = _after_ties(events.values, kept[moves_lower[block, cell]], np.flatnonzero(is_open) * BLOCK)
-    ends = ends[is_open[(ends - 1) // BLOCK] & (events.values[ends - 1] < np.inf)]
-    block = (ends - 1) // BLOCK
+    ends = _after_ties(events.values, kept[moves_lower[block, cell]], np.flatnonzero(is_open) * events.block)
+    ends = ends[is_open[(ends - 1) // events.block] & (events.values[ends - 1] < np.inf)]
+    block = (ends - 1) // events.block
     losses = np.full(len(ends), -np.inf)
     for f in range(n_families):
         mine = np.flatnonzero(cell // n_groups == f)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from cfhelpers import control
 from cfhelpers.conformal import coverage, efficiency, prediction_sets
 from cfhelpers.control import find_threshold, frontier
 from cfhelpers.fairness import METRICS, FairnessMetric
@@ -36,6 +37,12 @@ OWN = {
 }
 
 
+@pytest.fixture(autouse=True)
+def own_block(monkeypatch):
+    """Puts the search's block back when a test is over."""
+    monkeypatch.setattr(control, "BLOCK", control.BLOCK)
+
+
 @dataclass(frozen=True)
 class Case:
     scores: np.ndarray
@@ -47,6 +54,7 @@ class Case:
     positive_labels: list | None
     delta: float
     grid: list | None
+    block: int  # scores that the search takes at a time
     names: list = field(repr=False)
 
     @property
@@ -84,6 +92,7 @@ def cases(
     exact = draw(st.integers(0, 3)) > 0
     occurring = draw(st.integers(1, n_classes))
     chosen = n_classes == 1 or draw(st.booleans())
+    block = draw(st.sampled_from([1, 2, 3, 7, 256]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     y = rng.choice(rng.permutation(n_classes)[:occurring], n)
@@ -112,11 +121,12 @@ def cases(
         if level is None and math.isfinite(gap):
             gap = float(Fraction(gap).limit_denominator((n + 1) ** 2))
         closeness = gap if 0 < gap <= 1 else closeness
-    return Case(scores, y, g, kind, alpha, closeness, positive, delta, grid, GROUP_NAMES[kind])
+    return Case(scores, y, g, kind, alpha, closeness, positive, delta, grid, block, GROUP_NAMES[kind])
 
 
 def arguments(case, classwise, guarantee):
-    """Keyword arguments common to the search and the oracle."""
+    """Keyword arguments common to the search and the oracle; sets the search's block, which must not matter."""
+    control.BLOCK = case.block
     keywords = {"alpha": case.alpha, "classwise": classwise, "positive_labels": case.positive_labels}
     if guarantee:
         keywords |= {"guarantee": "fixed-sequence", "delta": case.delta, "grid": case.grid}
@@ -190,6 +200,7 @@ def compare(strategy, metric, theirs, examples, combinations):
         tally["above one"] += case.scores.max() > 1
         tally["float32"] += case.scores.dtype == np.float32
         tally["default grid"] += case.grid is None
+        tally["many blocks"] += case.block * 5 < case.scores.size
         tally["ties"] += len(np.unique(case.scores)) < case.scores.size
 
     run()
@@ -204,7 +215,16 @@ def test_search_finds_the_smallest_passing_threshold(name):
     metric = oracle.metric(name)
     tally = compare(cases(metric), metric, name, 2000, EVERY)
     assert tally["cases"] >= 2000
-    for sort in ("one point", "one group", "one class", "label never occurs", "above one", "float32", "ties"):
+    for sort in (
+        "one point",
+        "one group",
+        "one class",
+        "label never occurs",
+        "above one",
+        "float32",
+        "ties",
+        "many blocks",
+    ):
         assert tally[sort] >= 40, (sort, tally)
     for sort in ("base", "infinite", "equal", "no quantile"):
         assert tally[f"plain {sort}"] >= 100, (sort, tally)
