@@ -81,7 +81,7 @@ def test_sets_compare_float32_scores_with_a_float64_threshold_exactly(value):
 @given(n=st.integers(1, 20), n_classes=st.integers(1, 6), seed=st.integers(0, 999), single=st.booleans())
 def test_sets_hold_the_labels_at_or_below_their_threshold(n, n_classes, seed, single):
     rng = np.random.default_rng(seed)
-    scores = rng.choice([np.float32, np.float64])(rng.integers(0, 9, (n, n_classes)) / 8)
+    scores = (rng.integers(0, 9, (n, n_classes)) / 8).astype(rng.choice(["float32", "float64"]))
     threshold = rng.choice([0, 0.25, 0.5, 0.3, 1, np.inf, -np.inf], () if single else n_classes)
     sets = prediction_sets(scores, threshold)
     limits = np.broadcast_to(threshold, n_classes)
