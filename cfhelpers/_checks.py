@@ -157,7 +157,8 @@ def _factorize(column: Any, name: str) -> tuple[np.ndarray, list]:
             codes = column.astype(np.int64) - low
             present = np.bincount(codes) > 0
             return (np.cumsum(present) - 1)[codes], (np.flatnonzero(present) + low).tolist()
-    codes, names = pd.factorize(column)
+    is_text = isinstance(column, np.ndarray) and column.dtype.kind == "U" and column.dtype.itemsize > 0
+    codes, names = (is_text and _factorize_text(column)) or pd.factorize(column)
     if codes.min() < 0:
         raise ValueError(f"{name}: row {codes.argmin()} is missing; every point needs a group")
     names = names.tolist()
@@ -168,6 +169,23 @@ def _factorize(column: Any, name: str) -> tuple[np.ndarray, list]:
     rank = np.empty(len(order), np.intp)
     rank[order] = np.arange(len(order))
     return rank[codes], [names[i] for i in order]
+
+
+def _factorize_text(column: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """pd.factorize for a NumPy array of text, several times quicker; None if two texts share a key.
+
+    The letters of each text are folded into one integer, and afterwards every text is compared with its name.
+    """
+    letters = np.ascontiguousarray(column).view(np.dtype(np.uint32).newbyteorder(column.dtype.byteorder))
+    letters = letters.reshape(len(column), -1)
+    keys = np.zeros(len(column), np.uint64)
+    for letter in letters.T:
+        keys = keys * np.uint64(1_000_003) + letter
+    codes = pd.factorize(keys)[0]
+    first = np.empty(codes.max() + 1, np.intp)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    names = column[first]
+    return (codes, names) if (column == names[codes]).all() else None
 
 
 def _as_floats(values: Any, name: str) -> np.ndarray:
