@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 SUM_TOLERANCE = 1e-3
 
@@ -228,6 +229,22 @@ def as_uniforms(values: Any, n: int) -> np.ndarray:
         row = int(((array < 0) | (array > 1)).argmax())
         raise ValueError(f"u: entry {row} is {array[row]:.4g}; every entry must lie in [0, 1]")
     return array
+
+
+def as_adjacency(edge_index: Any, n: int) -> sparse.csr_array:
+    """Who is joined to whom among n nodes, a symmetric 0/1 matrix; an edge counts once, either way, and a loop never."""
+    edges = as_array(edge_index)
+    if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        raise ValueError(f"edge_index: found shape {edges.shape} of {edges.dtype}; wanted integers (2, E)")
+    if edges.size and (edges.min() < 0 or edges.max() >= n):
+        worst = edges.min() if edges.min() < 0 else edges.max()
+        raise ValueError(f"edge_index: found node {worst}; wanted nodes from 0 to {n - 1}")
+    row, col = edges[:, edges[0] != edges[1]].astype(np.int64)
+    adjacency = sparse.coo_array(
+        (np.ones(2 * len(row), np.float32), (np.r_[row, col], np.r_[col, row])), (n, n)
+    ).tocsr()
+    adjacency.data[:] = 1
+    return adjacency
 
 
 def as_positive_labels(values: Any, n_classes: int) -> list[int]:
