@@ -232,7 +232,7 @@ def as_uniforms(values: Any, n: int) -> np.ndarray:
 
 
 def as_adjacency(edge_index: Any, n: int) -> sparse.csr_array:
-    """Who is joined to whom among n nodes, a symmetric 0/1 matrix; an edge counts once, either way, and a loop never."""
+    """Who is joined to whom among n nodes, a symmetric 0/1 matrix; edges count once, either way, and loops never."""
     edges = as_array(edge_index)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
         raise ValueError(f"edge_index: found shape {edges.shape} of {edges.dtype}; wanted integers (2, E)")

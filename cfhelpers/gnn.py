@@ -110,7 +110,7 @@ class _GAT(GATConv):
 
 
 class GNN(torch.nn.Module):
-    """`layers` graph convolutions of one kind, with ReLU and dropout between them: (n, n_in) in, logits (n, n_out) out."""
+    """Graph convolutions of one kind, with ReLU and dropout between them: (n, n_in) in, logits (n, n_out) out."""
 
     def __init__(self, kind, n_in, n_out, *, hidden_channels=64, layers=2, dropout=0.5, heads=4, aggr="mean"):
         super().__init__()
