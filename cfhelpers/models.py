@@ -104,10 +104,10 @@ def base_model(
     def compute():
         start = time.perf_counter()
         probs, history = train(dataset, parts, model, parameters, seed=seed, device=device, progress=progress)
-        return {"probs": probs, "seconds": np.array(time.perf_counter() - start)} | history
+        return {"probs": probs, "duration": np.array(time.perf_counter() - start)} | history
 
     stored = cached(f"{dataset.name}-{model}", key, compute)
-    probs, seconds = stored.pop("probs"), float(stored.pop("seconds"))
+    probs, seconds = stored.pop("probs"), float(stored.pop("duration"))
     right = probs.argmax(axis=1) == dataset.y
     accuracy = {part: float(right[parts == part].mean()) for part in PARTS}
     return BaseModel(model, parameters, seed, probs, parts, accuracy, seconds, pd.DataFrame(stored))
