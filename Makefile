@@ -58,7 +58,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		f"Python 3.11 or later is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[notebooks,test]'
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks,models,test]'
 	@touch $@
 
 # TorchCP requires torchvision, which it never imports, and torchsort, which is compiled, for CUDA too wherever nvcc is on the PATH.
