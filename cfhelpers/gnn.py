@@ -81,6 +81,8 @@ class _GCN(GCNConv):
         super().__init__(*channels, normalize=False)
 
     def forward(self, x, graph):
+        if self.in_channels < self.out_channels:  # A(xW) = (Ax)W: the product with the graph takes the fewer columns
+            return self.lin(_SymmetricProduct.apply(graph.normalised, x)) + self.bias
         return _SymmetricProduct.apply(graph.normalised, self.lin(x)) + self.bias
 
 
