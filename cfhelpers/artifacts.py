@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -14,17 +13,18 @@ from cfhelpers import paths
 
 def cached(name: str, key: dict[str, Any], compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that `compute` gives, read from artifacts/ where they were stored for exactly this name and key."""
-    text = json.dumps({"name": name} | key, sort_keys=True, default=str)
+    text = json.dumps({"name": name} | key, sort_keys=True, default=fingerprint)
     path = paths.ARTIFACTS / f"{name}-{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}.npz"
     try:
         with np.load(path, allow_pickle=False) as stored:
-            if str(stored["key"]) == text:
-                return {field: stored[field] for field in stored.files if field != "key"}
-    except (FileNotFoundError, zipfile.BadZipFile, ValueError, KeyError, EOFError):
-        pass  # absent or damaged: computed again
+            found, *names = stored["key"].tolist()
+            if found == text:
+                return {name: stored[name] for name in names}
+    except Exception:  # absent or damaged, in whatever way: computed again
+        pass
     arrays = compute()
     with paths.atomic_write(path) as partial:
-        np.savez(partial, key=text, **arrays)
+        np.savez(partial, key=[text, *arrays], **arrays)
     return arrays
 
 
@@ -35,7 +35,6 @@ def fingerprint(*contents: Any) -> str:
         if isinstance(content, pd.DataFrame):
             digest.update(json.dumps([str(column) for column in content.columns]).encode())
         array = np.asarray(content)
-        array = array.astype(str) if array.dtype == object else np.ascontiguousarray(array)
         digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.tobytes())
+        digest.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
     return digest.hexdigest()
