@@ -5,6 +5,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
@@ -83,19 +84,21 @@ def base_model(
     """
     one_of(profile, "profile", PROFILES)
     if model is None and dataset.name not in XGBOOST[profile]:
-        options = {"profile": profile, "seed": seed, "parts": parts, "device": device, "progress": progress}
+        options = {"profile": profile, "parameters": parameters, "seed": seed, "parts": parts}
+        options |= {"device": device, "progress": progress}
         return max((base_model(dataset, name, **options) for name in MODELS[1:]), key=lambda m: m.accuracy["valid"])
     model = one_of(model or "xgboost", "model", MODELS)
     parameters = preset(dataset, model, profile) if parameters is None else parameters
     parts, device = split(dataset, seed) if parts is None else parts, device or _device(model)
     library = "xgboost" if model == "xgboost" else "torch"
+    defaults = {"patience": PATIENCE} if model == "xgboost" else import_module("cfhelpers.gnn").DEFAULTS
     key = {
         "data": dataset.name,
         "source": dataset.source,
         "content": fingerprint(dataset.X, dataset.y, *([] if model == "xgboost" else [dataset.edge_index])),
         "parts": fingerprint(parts),
         "model": model,
-        "parameters": parameters,
+        "parameters": defaults | parameters,
         "seed": seed,
         "device": device.split(":")[0],
         library: version(library),
