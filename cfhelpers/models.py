@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
-from cfhelpers._checks import one_of
+from cfhelpers._checks import as_array, one_of
 from cfhelpers.artifacts import cached, fingerprint
 from cfhelpers.datasets import PARTS, Dataset, split
 
@@ -89,7 +89,7 @@ def base_model(
         return max((base_model(dataset, name, **options) for name in MODELS[1:]), key=lambda m: m.accuracy["valid"])
     model = one_of(model or "xgboost", "model", MODELS)
     parameters = preset(dataset, model, profile) if parameters is None else parameters
-    parts, device = split(dataset, seed) if parts is None else parts, device or _device(model)
+    parts, device = split(dataset, seed) if parts is None else as_array(parts), device or _device(model)
     library = "xgboost" if model == "xgboost" else "torch"
     defaults = {"patience": PATIENCE} if model == "xgboost" else import_module("cfhelpers.gnn").DEFAULTS
     key = {
@@ -127,6 +127,11 @@ def train(
     progress: bool = False,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Fit on the "train" rows, stop by the "valid" rows; probabilities, float32 (n, K), and the history."""
+    parts = as_array(parts)
+    rows = [int((parts == part).sum()) for part in PARTS[:2]]
+    if len(parts) != len(dataset) or not all(rows):
+        found = f"{len(parts)} parts for {len(dataset)} rows, {rows[0]} 'train', {rows[1]} 'valid'"
+        raise ValueError(f"parts: found {found}; wanted one for each row, and some of both")
     if one_of(model, "model", MODELS) == "xgboost":
         return _xgboost(dataset, parts, parameters, seed, device or _device(model), progress)
     from cfhelpers import gnn
@@ -150,6 +155,8 @@ def _xgboost(dataset, parts, parameters, seed, device, progress):
             bar.update()
 
     X, y, fit, valid = dataset.X.to_numpy(np.float32), dataset.y, parts == "train", parts == "valid"
+    if (labels := np.unique(y[fit]).tolist()) != (wanted := list(range(dataset.n_classes))):
+        raise ValueError(f"parts: found labels {labels} in the 'train' rows; wanted {wanted}")
     with tqdm(
         total=parameters.get("n_estimators", 100), desc="training xgboost", disable=not progress, leave=False
     ) as bar:
