@@ -130,8 +130,9 @@ class GNN(torch.nn.Module):
         self.convolutions = torch.nn.ModuleList(map(layer, range(layers), widths[:-1], widths[1:]))
 
     def forward(self, x, graph):
-        if self.kind == "sage" and self.aggr == "lstm" and graph.n * graph.degrees.max() * x.shape[1] > LSTM_LIMIT:
-            found = f"a graph of {graph.n:,} nodes with up to {graph.degrees.max():,} neighbours"
+        most, width = int(graph.degrees.max()), max(convolution.in_channels for convolution in self.convolutions)
+        if self.kind == "sage" and self.aggr == "lstm" and graph.n * most * width > LSTM_LIMIT:
+            found = f"a graph of {graph.n:,} nodes with up to {most:,} neighbours"
             raise ValueError(f"aggr: found 'lstm' for {found}, which does not fit; wanted mean, gcn or pool")
         for place, convolution in enumerate(self.convolutions):
             x = functional.dropout(functional.relu(x) if place else x, self.dropout, self.training)
