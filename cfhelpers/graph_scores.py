@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cfhelpers._checks import as_adjacency, as_array, as_scores, one_of
+from cfhelpers._checks import as_adjacency, as_array, as_probabilities, as_scores, one_of
 from cfhelpers.artifacts import cached, fingerprint
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.datasets import Dataset, resplit, tune_halves
@@ -142,9 +142,12 @@ def cfgnn(
     """
     from cfhelpers import gnn
 
-    probs, options = np.asarray(as_array(probs), np.float32), CFGNN | (parameters or {})
-    if unknown := set(options) - set(CFGNN) - {"heads", "aggr"}:
-        raise ValueError(f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(CFGNN)}, heads, aggr")
+    defaults = gnn.DEFAULTS | CFGNN
+    probs, options = as_probabilities(probs).astype(np.float32), defaults | (parameters or {})
+    if unknown := set(options) - set(defaults):
+        raise ValueError(f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(defaults)}")
+    if epochs <= warm_up:
+        raise ValueError(f"epochs: found {epochs} with a warm-up of {warm_up}; wanted more than the warm-up")
     device = gnn.choose_device(device)
     key = {
         "content": fingerprint(probs, as_array(y)[tune], as_array(edge_index), tune),
@@ -169,7 +172,7 @@ def _train_cfgnn(probs, y, edge_index, tune, alpha, options, seed, epochs, warm_
 
     torch, functional = gnn.torch, gnn.functional
     shape = {name: value for name, value in options.items() if name not in ("kind", "lr", "temperature")}
-    rng = np.random.default_rng([seed, STREAM])
+    rng = np.random.default_rng([seed, STREAM, 1])
     fit, held_out = np.split(rng.permutation(tune), [2 * len(tune) // 3])
     graph, y = gnn.Graph(edge_index, len(probs), device), as_array(y)
     x, labels = torch.tensor(np.log(probs.clip(1e-6)), device=device), torch.tensor(y, device=device)
@@ -214,7 +217,7 @@ def size_loss(probs, y, alpha: float, temperature: float, target: float = TARGET
     ranked, order = probs.sort(dim=1, descending=True)
     scores = torch.zeros_like(probs).scatter(1, order, ranked.cumsum(dim=1) - ranked / 2)  # u at its mean
     n = len(probs) // 2
-    rank = min(int(np.ceil((n + 1) * (1 - alpha))), n)
+    rank = int(min(conformal_quantile(np.arange(1, n + 1), alpha), n))
     threshold = scores[:n].gather(1, y[:n, None]).squeeze(1).sort().values[rank - 1]
     soft_sizes = torch.sigmoid((threshold - scores[n:]) / temperature).sum(dim=1)
     return functional.relu(soft_sizes - target).mean()
