@@ -42,6 +42,8 @@ def score_split(
     are those of `cfgnn`.
     """
     one_of(score, "score", SCORES)
+    if (probs := as_probabilities(probs)).shape != (wanted := (len(dataset), dataset.n_classes)):
+        raise ValueError(f"probabilities: found shape {probs.shape}; {dataset.name} wants {wanted}")
     if score in ("daps", "cfgnn") and dataset.edge_index is None:
         raise ValueError(f"score: found {score!r} for {dataset.name} without edges; load the dataset with its graph")
     parts = resplit(dataset, parts, seed)
@@ -55,7 +57,7 @@ def score_split(
     elif score == "aps":
         values = aps(probs, u)
     elif score == "raps":
-        chosen = tune_raps(as_array(probs)[tune], y[tune], u[tune], alpha)
+        chosen = tune_raps(probs[tune], y[tune], u[tune], alpha)
         values = raps(probs, u, **chosen)
     elif score == "daps":
         values, chosen = tune_daps(aps(probs, u), y, dataset.edge_index, tune, alpha)
