@@ -134,7 +134,7 @@ def test_the_quick_preset_of_credit_is_as_good_as_the_papers(credit, fitted):
 def test_the_quick_presets_of_acs_are_as_good_as_the_papers_on_simulated_people(home, name):
     people = load_dataset(name, n=6000)
     found = {"quick": [], "paper": []}
-    for seed in (0, 1):
+    for seed in (0, 1) if name == "acs_income" else (0,):  # for education the quick one is better by far
         parts = split(people, seed)
         for profile, accuracies in found.items():
             probs, _ = train(people, parts, parameters=models.preset(people, "xgboost", profile), seed=seed)
