@@ -1,4 +1,7 @@
-"""Run the notebooks: `run` writes an executed copy, with parameters; `refresh` renews a notebook's stored outputs."""
+"""Run the notebooks: `run` writes an executed copy, with parameters; `refresh` renews a notebook's stored outputs.
+
+`describe` renews nothing but the figures' alternative text, which is the caption below each of them.
+"""
 
 import argparse
 import ast
@@ -12,6 +15,9 @@ KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "nam
 QUIET = ["--IPKernelApp.log_level=40"]  # a kernel on this machine need not warn that its sockets are not encrypted
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+KEPT_METADATA = ("tags", "nbgrader")
+TEX = {r"\hat q": "q̂", r"\tilde y": "ỹ", r"\alpha": "α", r"\delta": "δ", r"\lambda": "λ", r"\Lambda": "Λ"}
+TEX |= {r"\le ": "≤ ", r"\ge ": "≥ ", r"\in ": "∈ ", r"\infty": "∞", r"\pi": "π", r"\nu": "ν"}
 
 
 def parameter_names(notebook) -> list[str]:
@@ -53,16 +59,57 @@ def refresh(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC})
     for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
+        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)})
     options = {"kernel_name": "python3", "extra_arguments": QUIET, "timeout": None, "record_timing": False}
     options["coalesce_streams"] = True  # what is printed in pieces is one text
     NotebookClient(notebook, resources={"metadata": {"path": path.parent}}, **options).execute()
     notebook.metadata["language_info"] = nbformat.from_dict({"file_extension": ".py", "name": "python"})
-    notebook = _stable_widgets(_without_progress_bars(notebook))
+    _write(describe_figures(_stable_widgets(_without_progress_bars(notebook))), path)
+
+
+def describe(path: Path) -> None:
+    """Give a notebook's stored figures their alternative text, without running it."""
+    import nbformat
+
+    _write(describe_figures(nbformat.read(path, as_version=4)), path)
+
+
+def _write(notebook, path: Path) -> None:
+    import nbformat
+
     nbformat.validate(notebook)
     partial = path.with_name(f".{path.stem}.partial.ipynb")
     nbformat.write(notebook, partial)
     os.replace(partial, path)
+
+
+def describe_figures(notebook):
+    """Put each figure's caption, the first paragraph below it, where nbconvert and the book look for its alt text."""
+    for cell, below in zip(notebook.cells, notebook.cells[1:], strict=False):
+        for output in figures(cell):
+            if below.cell_type == "markdown":
+                output.metadata["image/png"] = {**output.metadata.get("image/png", {}), "alt": caption(below.source)}
+    return notebook
+
+
+def figures(cell) -> list:
+    """The outputs of a cell that are pictures."""
+    return [output for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
+
+
+def caption(source: str) -> str:
+    """The first paragraph of a text cell as plain text, without a last sentence that announces the next cell."""
+    text = " ".join(source.strip().split("\n\n")[0].split())
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links
+    text = re.sub(r"\$([^$]*)\$", lambda formula: _plain_formula(formula[1]), text)
+    text = re.sub(r"(\*\*?)(?=\S)(.*?)\1", r"\2", text).replace("`", "")
+    return re.sub(r"(?<=[.!?]) [^.!?]*:$", "", text)
+
+
+def _plain_formula(tex: str) -> str:
+    for command, sign in TEX.items():
+        tex = tex.replace(command, sign)
+    return re.sub(r"\\[a-z]*\s?|[{}]", "", tex)
 
 
 def _without_progress_bars(notebook):
@@ -97,21 +144,25 @@ def _stable_widgets(notebook):
 
 
 def main(arguments=None) -> None:
-    """Command line: `run SOURCE TARGET [name=value …]` or `refresh NOTEBOOK …`; values are read as Python literals."""
+    """Command line: `run SOURCE TARGET [name=value …]`, `refresh NOTEBOOK …`, `describe NOTEBOOK …`.
+
+    Values are read as Python literals.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run")
     one.add_argument("source", type=Path)
     one.add_argument("target", type=Path)
     one.add_argument("parameters", nargs="*", metavar="name=value")
-    commands.add_parser("refresh").add_argument("paths", type=Path, nargs="+")
+    for name in ("refresh", "describe"):
+        commands.add_parser(name).add_argument("paths", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     if options.command == "run":
         run(options.source, options.target, dict(map(_parameter, options.parameters)))
     else:
         for path in options.paths:
-            print(f"refresh {path}", file=sys.stderr, flush=True)
-            refresh(path)
+            print(f"{options.command} {path}", file=sys.stderr, flush=True)
+            (refresh if options.command == "refresh" else describe)(path)
 
 
 def _parameter(text: str):
