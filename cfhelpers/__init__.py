@@ -4,8 +4,12 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_EXPORTS = {"FairConformalClassifier": "cfhelpers.predictor", "load_dataset": "cfhelpers.datasets"}
-__all__ = ["FairConformalClassifier", "load_dataset"]
+_EXPORTS = {
+    "FairConformalClassifier": "cfhelpers.predictor",
+    "audit": "cfhelpers.auditing",
+    "load_dataset": "cfhelpers.datasets",
+}
+__all__ = ["FairConformalClassifier", "audit", "load_dataset"]
 
 
 def __getattr__(name: str):
