@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export JUPYTER_PATH := $(abspath $(VENV))/share/jupyter
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: all test lint format notebooks lab bench clean help
+.PHONY: all test lint format notebooks exercises book lab bench clean help
 .DELETE_ON_ERROR:
 
 all: $(READY) $(RUNS)  ## regenerate every notebook's figures and tables; executed copies go to results/notebooks
@@ -41,14 +41,21 @@ format: $(READY)  ## put modules and notebooks in ruff's format
 notebooks: $(READY)  ## execute the notebooks in place, so that the repository holds their outputs
 	$(BIN)/python tools/notebooks.py refresh $(NOTEBOOKS)
 
+exercises: $(READY)  ## make the exercises anew from the solutions, by nbgrader
+	$(BIN)/python tools/notebooks.py refresh $(wildcard notebooks/solutions/*.ipynb)
+	$(BIN)/python tools/coursework.py exercises
+
+book: $(READY)  ## the notebooks as a web site in build/book/html, to be read without a network
+	$(BIN)/python tools/book.py
+
 lab: $(READY)  ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP, in an environment of its own
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
 
-clean:  ## remove the environments and the executed copies
-	rm -rf $(VENV) $(BENCH) results/notebooks
+clean:  ## remove the environments, the executed copies and the book
+	rm -rf $(VENV) $(BENCH) results/notebooks build/book
 
 help:  ## list these targets
 	@grep -E '^[a-z]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
@@ -58,7 +65,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		f"Python 3.11 or later is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[notebooks,models,test]'
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks,models,test,book,course,browser]'
+	@$(BIN)/jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true  # menus for graders
 	@touch $@
 
 # TorchCP requires torchvision, which it never imports, and torchsort, which is compiled, for CUDA too wherever nvcc is on the PATH.
