@@ -1,0 +1,96 @@
+"""Badges that open notebooks 00 to 05 on Binder and Colab, once the repository has a public address.
+
+The address is one setting, `repository` under [tool.cfhelpers] in pyproject.toml. Run this after changing it: badges
+appear in the README and the notebooks, with a cell that fetches the project on Colab; an empty address removes them.
+"""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import quote
+
+ROOT = Path(__file__).resolve().parents[1]
+BRANCH = "main"
+WITHOUT_TORCH = "0[0-5]_*.ipynb"
+BINDER = "[![Binder](https://mybinder.org/badge_logo.svg)]"
+COLAB = "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+TAG = "colab"
+SETUP = """import sys
+
+if "google.colab" in sys.modules:  # Colab has the libraries; it lacks only this project
+    !git clone --quiet --depth 1 {address} project
+    sys.path.insert(0, "project")"""
+
+
+def repository(root: Path = ROOT) -> str:
+    """The repository's public address, or ''."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cfhelpers"]
+    address = settings["repository"]
+    if address and not re.fullmatch(r"https://[\w.-]+/[\w./-]*\w", address):
+        raise ValueError(
+            f"repository: found {address!r}; wanted an address such as https://github.com/owner/name, or ''"
+        )
+    return address
+
+
+def badges(address: str, file: str) -> str:
+    """A line of badges for one file of the repository; '' without an address. Colab reads from GitHub only."""
+    if not address:
+        return ""
+    on_github = address.removeprefix("https://github.com/")
+    where = f"git/{quote(address, safe='')}" if on_github == address else f"gh/{on_github}"
+    line = f"{BINDER}(https://mybinder.org/v2/{where}/{BRANCH}?urlpath=lab/tree/{file})"
+    if on_github != address:
+        line += f" {COLAB}(https://colab.research.google.com/github/{on_github}/blob/{BRANCH}/{file})"
+    return line
+
+
+def with_badges(text: str, line: str) -> str:
+    """A text that starts with a title, with this line of badges below it instead of the one it may have."""
+    title, _, rest = text.partition("\n")
+    rest = re.sub(rf"\A\n{re.escape(BINDER)}.*\n", "", rest)
+    return f"{title}\n\n{line}\n{rest}" if line else f"{title}\n{rest}"
+
+
+def with_setup(notebook, address: str):
+    """A notebook with a cell that fetches the project on Colab, after its parameters, or without one."""
+    from nbformat.v4 import new_code_cell
+
+    cells = [cell for cell in notebook.cells if TAG not in cell.metadata.get("tags", [])]
+    if address:
+        (place,) = (i for i, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
+        setup = new_code_cell(SETUP.format(address=address), metadata={"tags": [TAG]}, id="on-colab")
+        cells.insert(place + 1, setup)
+    for number, cell in enumerate((cell for cell in cells if cell.cell_type == "code"), start=1):
+        cell.execution_count = number
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = number
+    notebook.cells = cells
+    return notebook
+
+
+def update(root: Path = ROOT) -> None:
+    """Write or remove the badges of the README and the notebooks, as the setting says."""
+    import nbformat
+
+    address = repository(root)
+    notebooks = sorted((root / "notebooks").glob(WITHOUT_TORCH))
+    readme = root / "README.md"
+    text = with_badges(readme.read_text(encoding="utf-8"), badges(address, f"notebooks/{notebooks[0].name}"))
+    _replace(readme, text)
+    for path in notebooks:
+        notebook = with_setup(nbformat.read(path, as_version=4), address)
+        notebook.cells[0].source = with_badges(notebook.cells[0].source, badges(address, f"notebooks/{path.name}"))
+        _replace(path, nbformat.writes(notebook) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    update()
