@@ -1,0 +1,157 @@
+"""Build the book: the notebooks with their stored outputs, exercises, gallery, data cards and API, as a static site.
+
+The sources are copied into one folder, with the repository's layout, and Sphinx makes the site from it. Nothing is
+executed, and nothing is fetched, neither when the book is built nor when it is read.
+"""
+
+import argparse
+import importlib.util
+import pkgutil
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+from badges import repository
+
+import notebooks as tool
+
+ROOT = Path(__file__).resolve().parents[1]
+LINK = re.compile(r"(?P<text>(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<file>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")
+BADGE = re.compile(r"\[!\[([^\]]*)\]\([^)]*\)\]")  # a picture from the network, inside a link
+
+
+def stage(source: Path, root: Path = ROOT) -> None:
+    """Copy and generate every page below `source`."""
+    shutil.rmtree(source, ignore_errors=True)
+    lessons = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    exercises = sorted((root / "notebooks" / "exercises").glob("*.ipynb"))
+    texts = [root / "docs" / "teaching.md", *sorted((root / "docs" / "data").glob("*.md"))]
+    pictures = sorted((root / "figures").glob("*.p[nd][gf]"))
+    for path in [*lessons, *exercises, *texts, *pictures]:
+        copy = source / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    generated = {
+        "docs/gallery.md": gallery(root, lessons),
+        "docs/api.rst": api(),
+        "index.md": index(root, lessons, exercises),
+    }
+    for name, text in generated.items():
+        (source / name).write_text(text, encoding="utf-8")
+    for path in source.rglob("*.md"):
+        path.write_text(reachable(path.read_text(encoding="utf-8"), path, source, root), encoding="utf-8")
+    for path in source.rglob("*.ipynb"):
+        nbformat.write(still(nbformat.read(path, as_version=4), path, source, root), path)
+
+
+def still(notebook, path: Path, source: Path, root: Path):
+    """A notebook for readers without a kernel: no widgets, links that lead somewhere, figures with their alt text."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = reachable(cell.source, path, source, root)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if tool.WIDGET_VIEW not in output.get("data", {})]
+            for output in tool.figures(cell):
+                alt = output.metadata.get("image/png", {}).get("alt")
+                cell.metadata["mystnb"] = {"image": {"alt": alt}} if alt else {}
+    return notebook
+
+
+def reachable(text: str, path: Path, source: Path, root: Path) -> str:
+    """Links to files that the book has stay; those to others lead to the repository, or become plain text."""
+    address = repository(root)
+
+    def link(match: re.Match) -> str:
+        file, anchor = match["file"], match["anchor"] or ""
+        if "://" in file or file.startswith("mailto:"):
+            return match[0]
+        anchor = re.sub(r"[^\w\-#]", "", anchor.lower())  # Jupyter's anchors keep capitals, Sphinx's do not
+        target = (path.parent / file).resolve()
+        if not file or target.is_file():
+            return f"{match['text']}({file}{anchor})"
+        name = target.relative_to(source.resolve()).as_posix()
+        return f"{match['text']}({address}/blob/HEAD/{name})" if address else match["text"][1:-1]
+
+    return LINK.sub(link, BADGE.sub(r"[\1]", text))
+
+
+def index(root: Path, lessons: list[Path], exercises: list[Path]) -> str:
+    """The README as the first page, and the order of the others."""
+
+    def parts(paths):
+        return [path.relative_to(root).with_suffix("").as_posix() for path in paths]
+
+    cards = sorted(path for path in (root / "docs" / "data").glob("*.md") if path.stem != "README")
+    toctrees = {
+        "Notebooks": parts(lessons),
+        "Exercises": ["docs/teaching", *parts(exercises)],
+        "Reference": ["docs/gallery", "docs/data/README", *parts(cards), "docs/api"],
+    }
+    text = (root / "README.md").read_text(encoding="utf-8")
+    for caption, pages in toctrees.items():
+        text += "\n```{toctree}\n:hidden:\n:caption: " + caption + "\n\n" + "\n".join(pages) + "\n```\n"
+    return text
+
+
+def gallery(root: Path, lessons: list[Path]) -> str:
+    """A page of all figures, each with its caption, the notebook that draws it, and the PDF."""
+    drawn = {}
+    for path in lessons:
+        cells = nbformat.read(path, as_version=4).cells
+        title = cells[0].source.splitlines()[0].removeprefix("# ")
+        for cell, below in zip(cells, [*cells[1:], None], strict=True):
+            for name in re.findall(r"""plots\.save\([^,]+,\s*["']([\w-]+)["']\)""", cell.source):
+                text = tool.caption(below.source) if below is not None and below.cell_type == "markdown" else ""
+                drawn[name] = text, f"[{title}](../{path.relative_to(root).as_posix()})"
+    text = "# Gallery\n\nEvery figure that the notebooks save, in the order of their names; each links to its PDF.\n"
+    for picture in sorted((root / "figures").glob("*.png")):
+        caption, notebook = drawn.get(picture.stem, ("", ""))
+        alt = re.sub(r"[\[\]]", "", caption) or picture.stem.replace("_", " ")
+        title = picture.stem.replace("_", " ").capitalize()
+        text += f"\n## {title}\n\n![{alt}](../figures/{picture.name})\n\n{caption}\n\n"
+        facts = [f"Drawn by {notebook}"] if notebook else []
+        if picture.with_suffix(".pdf").exists():
+            facts.append(f"[PDF](../figures/{picture.stem}.pdf)")
+        text += " · ".join(facts) + "\n"
+    return text
+
+
+def api() -> str:
+    """A page with every public module, from its docstrings."""
+    spec = importlib.util.find_spec("cfhelpers")
+    found = pkgutil.walk_packages(spec.submodule_search_locations, "cfhelpers.")
+    names = [module.name for module in found if not re.search(r"\._", module.name)]
+    text = "API\n===\n\nThe module ``cfhelpers``, from its docstrings. Arrays in, arrays or small frozen dataclasses\n"
+    text += "out; lists, pandas objects and torch CPU tensors are accepted wherever an array is.\n"
+    for name in names:
+        text += f"\n{name}\n{'-' * len(name)}\n\n.. automodule:: {name}\n   :members:\n   :member-order: bysource\n"
+    return text
+
+
+def build(target: Path, root: Path = ROOT) -> int:
+    """Make the site in `target`; a warning, such as a link to nowhere, is an error."""
+    from sphinx.cmd.build import main as sphinx
+
+    source = target.parent / "source"
+    stage(source, root)
+    shutil.rmtree(target, ignore_errors=True)
+    trees = str(target.parent / "doctrees")
+    return sphinx(["-q", "-W", "--keep-going", "-c", str(root / "docs"), "-d", trees, str(source), str(target)])
+
+
+def main(arguments=None) -> int:
+    """Command line: `book.py [folder]`, by default build/book/html."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path, nargs="?", default=ROOT / "build" / "book" / "html")
+    target = parser.parse_args(arguments).target
+    status = build(target)
+    if status == 0:
+        print(f"The book: {target / 'index.html'}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
