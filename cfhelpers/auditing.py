@@ -1,23 +1,28 @@
 """An audit of anyone's prediction sets: coverage by label and group, disparities with intervals, and verdicts."""
 
+import warnings
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cfhelpers import conformal, control
+from cfhelpers import conformal, control, scores
 from cfhelpers._checks import (
+    SUM_TOLERANCE,
     Groups,
     as_array,
+    as_float_column,
     as_fraction,
     as_groups,
     as_labels,
     as_positive_labels,
     as_sets,
+    one_of,
     plain,
 )
 from cfhelpers.fairness import METRICS, FairnessMetric, GroupFilter, clopper_pearson, get_metric, measure
@@ -26,7 +31,12 @@ WITHIN, BEYOND, UNDECIDED = "within", "beyond", "cannot tell"
 MISSING = "missing"  # the group of the points that have none
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
 CELL = ["metric", "label", "condition", "group", "count"]
-MANY = 10**9  # more points than anyone has
+FEW_CELLS = 20_000  # up to here it is worth asking of each cell whether it needs more points
+REPORTED = ("equal_opportunity", "disparate_impact", "overall_accuracy_equality")  # of a file, if none are named
+USUAL = {"label": ("label", "y", "y_true", "true_label", "target"), "groups": ("group",), "part": ("part", "split")}
+PREFIXES = {"probabilities": ("p_", "prob_", "proba_"), "scores": ("score_",), "sets": ("set_", "in_set_")}
+ROUNDING, MOST_ROUNDING = 0.005, 0.05  # by how much the sum of probabilities may be off: per label, and in all
+PARTS = {"calibration": True, "cal": True, "test": False, "audit": False}
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,12 @@ class Cells:
     @property
     def is_proxy(self) -> bool:
         return self.metric.quantity == "ppv_minus_prior"
+
+    @property
+    def conditions(self) -> list[str]:
+        """On the true label, per filter: any, equal, different; held: of the points whose set holds the label."""
+        parts = [getattr(part, "condition", "own") for part in self.metric.filters]
+        return ["held"] if self.metric.is_predictive else parts
 
     @property
     def values(self) -> np.ndarray:
@@ -88,25 +104,30 @@ class Cells:
     def raised(self, least: int) -> "Cells":
         """Every cell with at least so many points, at the coverages observed; an empty one at that of its label."""
         n = np.maximum(self.n, least)
-        size = np.maximum(np.rint(self.size * (n / np.maximum(self.n, 1))).astype(np.int64), n)
+        size = np.clip(self.size * (n / np.maximum(self.n, 1)), n, 2 * control.MANY).round().astype(np.int64)
         return replace(self, k=_grown(self.k, self.n, n), n=n, prior=_grown(self.prior, self.size, size), size=size)
 
     def points_needed(self, closeness: float, gamma: float) -> tuple[int, np.ndarray]:
-        """How many points in which cells would decide, if coverages stay as observed; MANY: no number would.
+        """How many points in which cells would decide, if coverages stay as observed; control.MANY: no number would.
 
-        The smallest number that decides when no cell has fewer; then, the smallest cell first, those that can do
-        without more are let off.
+        The smallest number that decides when no cell has fewer; then, smallest first, cells that can do without more
+        are let off, many at a time.
         """
 
         def decides(ends: Sequence[np.ndarray]) -> bool:
             return self.verdict(ends, closeness) != UNDECIDED
 
-        wanted = bisect_left(range(MANY), True, key=lambda n: decides(self.raised(n).ends(gamma)))
-        now, later = self.ends(gamma), self.raised(wanted).ends(gamma)
-        more = self.n < wanted
-        for cell in np.argsort(self.n, axis=None, kind="stable")[: np.count_nonzero(more)]:
-            more.flat[cell] = False
-            more.flat[cell] = not decides([np.where(more, *pair) for pair in zip(later, now, strict=True)])
+        def let_off(cells: np.ndarray) -> None:
+            more.flat[cells] = False
+            if not decides([np.where(more, *pair) for pair in zip(later, now, strict=True)]):
+                more.flat[cells] = True
+                for half in np.array_split(cells, 2) if len(cells) > 1 else ():
+                    let_off(half)
+
+        wanted = bisect_left(range(control.MANY), True, key=lambda n: decides(self.raised(n).ends(gamma)))
+        now, later, more = self.ends(gamma), self.raised(wanted).ends(gamma), self.n < wanted
+        if wanted < control.MANY and more.size <= FEW_CELLS:
+            let_off(np.argsort(self.n, axis=None, kind="stable")[: np.count_nonzero(more)])
         return wanted, more
 
 
@@ -121,7 +142,7 @@ class Audit:
     """What an audit found. `str()` says it in words."""
 
     table: pd.DataFrame  # metric, label, condition, group, count, coverage, lower, upper: every cell, with its interval
-    disparities: pd.DataFrame  # by metric: disparity, lower, upper, closeness, verdict; label, highest, lowest: where
+    disparities: pd.DataFrame  # by metric: disparity, lower, upper, closeness, verdict, and where it is widest
     sizes: pd.DataFrame  # by group: count, mean set size, coverage of the true label, lower, upper
     confidence: float
     cells: dict[str, Cells] = field(repr=False)
@@ -142,7 +163,7 @@ class Audit:
         for name, row in self.disparities[self.disparities["verdict"] == UNDECIDED].iterrows():
             wanted, more = self.cells[name].points_needed(row["closeness"], 1 - self.confidence)
             own = self.table.loc[self.table["metric"] == name, CELL]
-            if wanted < MANY:
+            if wanted < control.MANY:
                 found.append(own[more.ravel()].assign(wanted=wanted, more=wanted - own["count"]))
         return pd.concat(found[1:] or found, ignore_index=True)
 
@@ -294,11 +315,10 @@ def _columns(cells: Cells, names: np.ndarray, groups: list, gamma: float) -> dic
     """The table's columns for one metric: every cell with its two-sided interval at γ."""
     lower, upper = cells.bounds(gamma / 2)
     label, part, group = (index.ravel() for index in np.indices(cells.n.shape))
-    conditions = ["held"] if cells.metric.is_predictive else [getattr(f, "condition", "") for f in cells.metric.filters]
     return {
         "metric": np.full(len(label), cells.metric.name, dtype=object),
         "label": names[label if cells.metric.per_label else label - 1],  # the last name is for the true label
-        "condition": np.array(conditions, dtype=object)[part],
+        "condition": np.fromiter(cells.conditions, object)[part],
         "group": np.fromiter(groups, object)[group],
         "count": cells.n.ravel(),
         "coverage": cells.values.ravel(),
@@ -325,6 +345,257 @@ def _disparity(cells: Cells, names: np.ndarray, groups: list, gamma: float, clos
         "closeness": closeness,
         "verdict": cells.verdict(ends, closeness),
         "label": names[worst[0] if cells.metric.per_label else -1],
+        "condition": cells.conditions[worst[1]],
         "highest": None if empty else groups[np.nanargmax(values[worst])],
         "lowest": None if empty else groups[np.nanargmin(values[worst])],
     }
+
+
+@dataclass(frozen=True)
+class FileAudit:
+    """Audits of a file of predictions, by each of its group columns and by their combinations."""
+
+    name: str
+    kind: str  # probabilities, scores or sets
+    label_names: list[str]
+    positive_labels: list[str]  # those that are compared
+    y: np.ndarray
+    scores: np.ndarray | None  # None: the file holds sets
+    threshold: np.ndarray | None  # of the sets, one or one per label
+    alpha: float
+    delta: float
+    groups: dict[str, Groups]
+    calibration: np.ndarray  # the rows that thresholds are found on, bool (n,)
+    audited: np.ndarray  # the rows that the audits are about, bool (n,)
+    audits: dict[str, Audit]
+
+    def __str__(self) -> str:
+        labels = f"labels compared: {', '.join(self.positive_labels)}, of {', '.join(self.label_names)}"
+        head = f"{self.name}: {self.audited.sum():,} of {len(self.y):,} rows are audited; {labels}"
+        return "\n".join([head, *(f"by {name}: {found}" for name, found in self.audits.items())])
+
+    def fixes(self, by: str, metric: str) -> pd.DataFrame:
+        """The thresholds that would mend a metric, found on the calibration rows, and what they do to the other rows.
+
+        The sets as they are come first; then one threshold for all labels and one per label, each by the paper's rule
+        and with a guarantee, which fails with probability at most `delta`.
+        """
+        if self.scores is None:
+            raise ValueError(f"{self.name}: found sets; thresholds can be found for probabilities or scores only")
+        groups, new, names = self.groups[by], ~self.calibration, self.label_names
+        closeness, kind = self.audits[by].disparities["closeness"][metric], get_metric(metric)
+        positive = [names.index(name) for name in self.positive_labels]
+        grid = None
+        if self.scores.max() > 1:  # any grid will do that has not seen the calibration rows
+            grid = np.quantile(self.scores[new], np.linspace(0, 1, 10_001), method="lower")
+        old = self.scores[~new], self.y[~new], Groups(groups.codes[~new], groups.names)
+        found = {("as it is", ""): (np.broadcast_to(self.threshold, len(names)), "")}
+        for classwise in (False, True)[: 1 + kind.per_label]:
+            for guarantee in control.GUARANTEES:
+                result = control.find_threshold(
+                    *old, metric, closeness, alpha=self.alpha, classwise=classwise, positive_labels=positive,
+                    guarantee=guarantee, delta=self.delta, grid=grid,
+                )  # fmt: skip
+                cells = [(group, TRUE_LABEL if at is None else names[at], n) for group, at, n in result.blocking_cells]
+                note = "" if result.feasible else str(replace(result, blocking_cells=cells)).partition("): ")[2]
+                found["one per label" if classwise else "one for all labels", guarantee] = result.threshold, note
+        rows, others = [], (self.y[new], Groups(groups.codes[new], groups.names))
+        for threshold, note in found.values():
+            sets = conformal.prediction_sets(self.scores[new], threshold)
+            row = {"mean set size": conformal.efficiency(sets), "coverage": conformal.coverage(sets, others[0])}
+            open_ = [at for at in positive if kind.is_predictive or np.isfinite(threshold[at])]
+            if open_:
+                options = {"confidence": self.audits[by].confidence, "positive_labels": open_}
+                row |= audit(sets, *others, metric, closeness, **options).disparities.iloc[0, :5]
+            else:  # every set holds all of these labels: nothing to estimate
+                row |= dict.fromkeys(("disparity", "lower", "upper"), float(kind.is_ratio))
+                row |= {"closeness": closeness, "verdict": WITHIN}
+            rows.append(row | {"threshold": threshold, "note": note})
+        return pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(found, names=["thresholds", "guarantee"]))
+
+
+def audit_file(
+    path: Any,
+    *,
+    label: str = "",
+    groups: Any = "",
+    columns: Any = "",
+    kind: str = "",
+    part: str = "",
+    threshold: Any = "",
+    metrics: Any = "",
+    positive_labels: Any = "",
+    closeness: Any = "",
+    alpha: float = 0.1,
+    score: str = "tps",
+    delta: float = 0.1,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> FileAudit:
+    """Audit a CSV or parquet file with a row per point. Lists are given as such, or as text with commas.
+
+    label: the column of the true labels, which go by the names of the other columns. groups: one or more columns.
+    columns: those of the probabilities, scores or sets, one per label; by default all that start with p_ or prob_, with
+    score_, or with set_; `kind` says what they are. Sets come from the threshold; without one they are conformal at
+    level 1 - alpha, by `score`: q̂ is found on the rows that the column `part` calls calibration, or on half of the
+    rows, drawn with the seed, and the others are audited. positive_labels: those to compare, by default all but the
+    first; or "all". closeness: as in `audit`, or as text, "0.1" or "metric=0.1, …". Messages count rows from 1, after
+    the header.
+    """
+    frame, alpha, delta = _read(Path(path)), as_fraction(alpha, "alpha"), as_fraction(delta, "delta")
+    (label,) = _find(frame, label, "label", 1, 1)
+    attributes, marks = _find(frame, groups, "groups", 1, len(frame.columns)), _find(frame, part, "part", 0, 1)
+    kind, columns = _find_values(frame.drop(columns=[label, *attributes, *marks]), columns, kind)
+    names = [next((c[len(p) :] for p in PREFIXES[kind] if c.lower().startswith(p)), c) for c in columns]
+    values, y = _values(frame, columns, kind), _labels(frame[label], names)
+    by = {name: _groups_of(frame[[name]]) for name in attributes}
+    if len(by) > 1:
+        by[" × ".join(by)] = _groups_of(frame[attributes])
+    rng, cut = np.random.default_rng(seed), _listed(threshold)
+    calibration = _marked(frame[marks[0]]) if marks else rng.permutation(len(y)) < len(y) // 2
+    audited = ~calibration if marks or not (cut or kind == "sets") else np.ones(len(y), bool)
+    if kind == "sets":
+        if cut:
+            raise ValueError(f"threshold: found {threshold} for sets; it goes with probabilities or scores")
+        values, cut, sets = None, None, values.astype(bool)
+    else:
+        if kind == "probabilities":
+            u = () if one_of(score, "score", ("tps", "aps", "raps")) == "tps" else (rng.random(len(y)),)
+            values = getattr(scores, score)(values, *u)
+        cut = cut or [conformal.conformal_quantile(values[calibration, y[calibration]], alpha)]
+        cut = as_float_column(cut, "threshold")
+        sets = conformal.prediction_sets(values, cut if len(cut) > 1 else cut[0])
+    positive = [str(name) for name in _listed(positive_labels)] or names[1:]
+    positive = names if positive == ["all"] else positive
+    if isinstance(closeness, str):
+        closeness = (
+            dict(pair.partition("=")[::2] for pair in _listed(closeness)) if "=" in closeness else closeness or None
+        )
+    options = {"confidence": confidence, "positive_labels": positive, "label_names": names}
+    found = {}
+    for name, everyone in by.items():
+        people = Groups(everyone.codes[audited], everyone.names)
+        found[name] = audit(sets[audited], y[audited], people, _listed(metrics) or REPORTED, closeness, **options)
+    return FileAudit(
+        Path(path).name, kind, names, positive, y, values, cut, alpha, delta, by, calibration, audited, found
+    )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path.name} is empty")
+    try:
+        if path.suffix in (".parquet", ".pq"):
+            frame = pd.read_parquet(path)
+        else:
+            with path.open("rb") as file:
+                separator = max(",;\t", key=file.readline().decode("latin-1").count)
+            options = {"keep_default_na": False, "na_values": [""], "low_memory": False, "index_col": False}
+            with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # rows that are too long
+                frame = pd.read_csv(path, sep=separator, **options)
+    except UnicodeDecodeError:
+        raise ValueError(_not_utf8(path.read_bytes(), separator)) from None
+    except (ValueError, OSError, pd.errors.ParserWarning) as error:
+        raise ValueError(f"{path.name} cannot be read: {' '.join(str(error).split())}") from None
+    if frame.empty:
+        raise ValueError(f"{path.name} holds no rows")
+    return frame.rename(columns=str)
+
+
+def _not_utf8(data: bytes, separator: str) -> str:
+    """Where the first byte is that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        lines = data[: error.start].decode("latin-1").split("\n")
+        column = data.decode("latin-1").split("\n", 1)[0].strip().split(separator)[lines[-1].count(separator)]
+        where = f"column {column!r}, row {len(lines) - 1}" if len(lines) > 1 else "the header"
+        return f"{where}: found the byte 0x{data[error.start]:02x}, which is not UTF-8; save the file as UTF-8"
+
+
+def _listed(value: Any) -> list:
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [part.strip() for part in str("" if value is None else value).split(",") if part.strip()]
+
+
+def _find(frame: pd.DataFrame, given: Any, what: str, least: int, most: int) -> list[str]:
+    """The columns that were named, or those with a usual name."""
+    found = _listed(given) or [column for column in frame if column.lower() in USUAL[what]]
+    if absent := [column for column in found if column not in frame]:
+        raise ValueError(f"{what}: there is no column {absent[0]!r}; the file has {', '.join(frame)}")
+    if not least <= len(found) <= most:
+        wanted = "one column" if most == 1 else "at least one column"
+        raise ValueError(f"{what}: found {', '.join(found) or 'none'}; name {wanted} of {', '.join(frame)}")
+    return found
+
+
+def _find_values(frame: pd.DataFrame, given: Any, kind: str) -> tuple[str, list[str]]:
+    """What the file holds, and in which columns."""
+    kinds = [one_of(kind, "kind", tuple(PREFIXES))] if kind else list(PREFIXES)
+    found = {k: [c for c in frame if c.lower().startswith(PREFIXES[k])] for k in kinds}
+    if named := given and _find(frame, given, "columns", 2, len(frame.columns)):
+        found = {next((k for k in kinds if kind or set(named) <= set(found[k])), "probabilities"): named}
+    found = {k: columns for k, columns in found.items() if columns}
+    if len(found) != 1 or len(next(iter(found.values()))) < 2:
+        seen = " and ".join(f"{k} ({', '.join(columns)})" for k, columns in found.items()) or "neither"
+        prefixes = ", ".join(f"{k} ({' '.join(PREFIXES[k])})" for k in kinds)
+        raise ValueError(f"columns: found {seen}; wanted one of {prefixes}, a column per label, or name the columns")
+    return found.popitem()
+
+
+def _values(frame: pd.DataFrame, columns: list[str], kind: str) -> np.ndarray:
+    """The numbers of the columns (n, K), checked; probabilities that were rounded sum to 1 again."""
+    for column in columns:
+        _refuse(pd.to_numeric(frame[column], errors="coerce").isna(), frame[column], "a number")
+    values = frame[columns].to_numpy(np.float64)
+    if kind == "scores":
+        return values
+    wrong = (values < 0) | (values > 1) if kind == "probabilities" else ~np.isin(values, (0, 1))
+    wanted = "a probability from 0 to 1, not a percentage" if kind == "probabilities" else "0 or 1"
+    for at in np.flatnonzero(wrong.any(axis=0)):
+        _refuse(wrong[:, at], frame[columns[at]], wanted)
+    off = np.abs(values.sum(axis=1, keepdims=True) - 1) * (kind == "probabilities")
+    if off.max() > min(ROUNDING * len(columns), MOST_ROUNDING):
+        row = int(off.argmax())
+        raise ValueError(f"columns {', '.join(columns)}, row {row + 1}: sum to {values[row].sum():.4g}; wanted 1")
+    return values / values.sum(axis=1, keepdims=True) if off.max() > SUM_TOLERANCE else values
+
+
+def _refuse(wrong: Any, column: pd.Series, wanted: str) -> None:
+    if (wrong := np.asarray(wrong)).any():
+        row = int(wrong.argmax())
+        found = "nothing" if pd.isna(column.iloc[row]) else repr(plain(column.iloc[row]))
+        raise ValueError(f"column {column.name!r}, row {row + 1}: found {found}; wanted {wanted}")
+
+
+def _labels(column: pd.Series, names: list[str]) -> np.ndarray:
+    codes, found = pd.factorize(column.convert_dtypes())
+    index = np.append(pd.Index(names).get_indexer([str(value) for value in found]), -1)
+    _refuse(index[codes] < 0, column, f"one of {', '.join(names)}")
+    return index[codes]
+
+
+def _marked(column: pd.Series) -> np.ndarray:
+    """Which rows are for calibration."""
+    marks = column.astype(str).str.lower().map(PARTS)
+    _refuse(marks.isna(), column, "calibration or test")
+    if marks.nunique() < 2:
+        raise ValueError(f"column {column.name!r}: every row is {column.iloc[0]!r}; wanted calibration and test rows")
+    return marks.to_numpy(bool)
+
+
+def _groups_of(frame: pd.DataFrame) -> Groups:
+    """Groups by one or more columns, with names as text."""
+    columns = " × ".join(frame)
+    try:
+        groups = _as_groups(frame.convert_dtypes(), len(frame))
+    except ValueError as error:
+        raise ValueError(f"column {columns!r}: {error}") from None
+    if len(groups) > max(20, len(frame) // 2):
+        found = f"{len(groups):,} different values in {len(frame):,} rows"
+        raise ValueError(f"column {columns!r}: found {found}; wanted groups, each of many points")
+    joined = [" · ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in groups.names]
+    return Groups(groups.codes, joined)
