@@ -36,6 +36,8 @@ REPORTED = ("equal_opportunity", "disparate_impact", "overall_accuracy_equality"
 USUAL = {"label": ("label", "y", "y_true", "true_label", "target"), "groups": ("group",), "part": ("part", "split")}
 PREFIXES = {"probabilities": ("p_", "prob_", "proba_"), "scores": ("score_",), "sets": ("set_", "in_set_")}
 ROUNDING, MOST_ROUNDING = 0.005, 0.05  # by how much the sum of probabilities may be off: per label, and in all
+POWERS = 2 ** np.arange(8, dtype=np.uint8)
+BITS = ((np.arange(256) & POWERS[:, None].astype(int)) > 0).astype(np.int64)  # of every byte (8, 256)
 PARTS = {"calibration": True, "cal": True, "test": False, "audit": False}
 
 
@@ -290,8 +292,13 @@ def _count(sets: np.ndarray, y: np.ndarray, groups: Groups) -> tuple[np.ndarray,
     cell = y * shape[1] + groups.codes
     covered = sets.ravel()[np.arange(len(y)) * shape[0] + y]
     have, hit = (np.bincount(c, minlength=shape[0] * shape[1]).reshape(shape) for c in (cell, cell[covered]))
-    held = [np.bincount(groups.codes, column, shape[1]) for column in np.ascontiguousarray(sets.T)]
-    return have, np.array(held, np.int64), hit
+    held = []
+    for first in range(0, shape[0], 8):  # a byte says which of eight labels a set holds; bytes are counted, by group
+        block = sets[:, first : first + 8].view(np.uint8)
+        byte = (block @ POWERS[: block.shape[1]]).astype(np.int64)
+        counts = np.bincount(byte * shape[1] + groups.codes, minlength=256 * shape[1]).reshape(256, -1)
+        held.append((BITS @ counts)[: block.shape[1]])
+    return have, np.concatenate(held), hit
 
 
 def _cells(metric: FairnessMetric, counts: tuple, labels: list[int], *data: Any) -> Cells:
