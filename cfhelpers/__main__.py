@@ -37,15 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
         "audit", help="audit a file of predictions", description="Audit a CSV or parquet file with a row per point."
     )
     command.add_argument("predictions", type=Path, help="CSV or parquet file")
-    command.add_argument(
-        "--output", type=Path, help="HTML file for the report; by default only the verdicts are printed"
-    )
-    for name, option in inspect.signature(audit_file).parameters.items():
-        if name in HELP:
-            kind, default = type(option.default), f" (default {option.default})" if option.default != "" else ""
-            command.add_argument(
-                f"--{name.replace('_', '-')}", type=kind, default=option.default, help=HELP[name] + default
-            )
+    command.add_argument("--output", type=Path, help="HTML file for the report; without it, verdicts are printed only")
+    for name, text in HELP.items():
+        default = inspect.signature(audit_file).parameters[name].default
+        text += f" (default {default})" if default != "" else ""
+        command.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=text)
     options = vars(parser.parse_args(arguments))
     predictions, output = options.pop("predictions"), options.pop("output")
     try:
@@ -68,10 +64,8 @@ def check_output(output: Path) -> None:
     if absent := [name for name in ("papermill", "nbconvert", "ipykernel") if find_spec(name) is None]:
         raise ValueError(f"output: a report needs {', '.join(absent)}: pip install 'cfhelpers[notebooks]'")
     if not (paths.NOTEBOOKS / NOTEBOOK).is_file():
-        raise ValueError(
-            f"output: a report needs {NOTEBOOK}, which is not in {paths.NOTEBOOKS}; install from the "
-            "repository (pip install --editable), or set CFHELPERS_HOME to its folder"
-        )
+        advice = "install from the repository (pip install --editable), or set CFHELPERS_HOME to its folder"
+        raise ValueError(f"output: a report needs {NOTEBOOK}, which is not in {paths.NOTEBOOKS}; {advice}")
 
 
 def write_report(output: Path, parameters: dict) -> None:

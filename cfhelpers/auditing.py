@@ -11,26 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfhelpers import conformal, control, scores
-from cfhelpers._checks import (
-    SUM_TOLERANCE,
-    Groups,
-    as_array,
-    as_float_column,
-    as_fraction,
-    as_groups,
-    as_labels,
-    as_positive_labels,
-    as_sets,
-    one_of,
-    plain,
-)
+from cfhelpers import _checks, conformal, control, scores
+from cfhelpers._checks import Groups, as_array, as_fraction, plain
 from cfhelpers.fairness import METRICS, FairnessMetric, GroupFilter, clopper_pearson, get_metric, measure
 
 WITHIN, BEYOND, UNDECIDED = "within", "beyond", "cannot tell"
 MISSING = "missing"  # the group of the points that have none
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
 CELL = ["metric", "label", "condition", "group", "count"]
+DISPARITY = ["disparity", "lower", "upper", "closeness", "verdict", "label", "condition", "highest", "lowest"]
 FEW_CELLS = 20_000  # up to here it is worth asking of each cell whether it needs more points
 REPORTED = ("equal_opportunity", "disparate_impact", "overall_accuracy_equality")  # of a file, if none are named
 USUAL = {"label": ("label", "y", "y_true", "true_label", "target"), "groups": ("group",), "part": ("part", "split")}
@@ -207,16 +196,17 @@ def audit(
     if label_names is None and isinstance(sets_or_scores, pd.DataFrame):
         label_names = sets_or_scores.columns
     try:
-        sets = as_sets(sets_or_scores) if threshold is None else conformal.prediction_sets(sets_or_scores, threshold)
+        given = sets_or_scores if threshold is None else conformal.prediction_sets(sets_or_scores, threshold)
+        sets = _checks.as_sets(given)
     except ValueError as error:
         raise ValueError(f"{error}{'' if threshold is not None else ', or scores and a threshold'}") from None
     n, n_classes = sets.shape
     names = list(range(n_classes)) if label_names is None else [plain(name) for name in label_names]
     if n_classes < 2 or len(names) != n_classes:
         raise ValueError(f"sets: found {n_classes} columns for the labels {names}; wanted one per label, at least two")
-    y = as_labels(_as_codes(y, names, "y"), n, n_classes)
+    y = _checks.as_labels(_as_codes(y, names, "y"), n, n_classes)
     groups = _as_groups(groups, n)
-    labels = as_positive_labels(_as_codes(positive_labels, names, "positive_labels"), n_classes)
+    labels = _checks.as_positive_labels(_as_codes(positive_labels, names, "positive_labels"), n_classes)
     metrics = [get_metric(metric) for metric in ([metrics] if isinstance(metrics, str | FairnessMetric) else metrics)]
     allowed = _allowed(closeness, metrics)
     counts = _count(sets, y, groups)
@@ -228,9 +218,12 @@ def audit(
     lower, upper = clopper_pearson(hit, have, gamma / 2)
     with np.errstate(invalid="ignore"):
         sizes = {"count": have, "mean set size": held / have, "coverage": hit / have, "lower": lower, "upper": upper}
+    columns = dict(
+        zip([*CELL, "coverage", "lower", "upper"], map(np.concatenate, zip(*parts, strict=True)), strict=True)
+    )
     return Audit(
-        table=pd.DataFrame({key: np.concatenate([part[key] for part in parts]) for key in parts[0]}),
-        disparities=pd.DataFrame(rows, index=pd.Index(cells, name="metric")),
+        table=pd.DataFrame(columns),
+        disparities=pd.DataFrame(rows, columns=DISPARITY, index=pd.Index(cells, name="metric")),
         sizes=pd.DataFrame(sizes, index=pd.Index(groups.names, name="group", tupleize_cols=False)),
         confidence=float(confidence),
         cells=cells,
@@ -254,12 +247,12 @@ def _as_codes(values: Any, names: list, argument: str) -> Any:
 def _as_groups(values: Any, n: int) -> Groups:
     """Groups in the order of their names, numbers as numbers; points without a group are the last one."""
     if values is None or isinstance(values, Groups):
-        return as_groups(values, n)
+        return _checks.as_groups(values, n)
     if not isinstance(values, pd.DataFrame | pd.Series):
         values = pd.DataFrame(values) if isinstance(values, list | tuple) else as_array(values)
     if (absent := np.asarray(pd.isna(values))).any():
         values = pd.DataFrame(values).astype(object).mask(absent.reshape(len(values), -1), MISSING)
-    groups = as_groups(values, n)
+    groups = _checks.as_groups(values, n)
     if len(groups) < 2:
         raise ValueError(f"groups: every point is in {groups.names[0]!r}; wanted at least two groups to compare")
     order = sorted(range(len(groups)), key=lambda g: [*map(_place, np.atleast_1d(groups.names[g]).tolist())])
@@ -318,23 +311,17 @@ def _cells(metric: FairnessMetric, counts: tuple, labels: list[int], *data: Any)
     return Cells(metric, k, n, have[:, None], size[:, None])
 
 
-def _columns(cells: Cells, names: np.ndarray, groups: list, gamma: float) -> dict[str, np.ndarray]:
+def _columns(cells: Cells, names: np.ndarray, groups: list, gamma: float) -> tuple[np.ndarray, ...]:
     """The table's columns for one metric: every cell with its two-sided interval at γ."""
-    lower, upper = cells.bounds(gamma / 2)
     label, part, group = (index.ravel() for index in np.indices(cells.n.shape))
-    return {
-        "metric": np.full(len(label), cells.metric.name, dtype=object),
-        "label": names[label if cells.metric.per_label else label - 1],  # the last name is for the true label
-        "condition": np.fromiter(cells.conditions, object)[part],
-        "group": np.fromiter(groups, object)[group],
-        "count": cells.n.ravel(),
-        "coverage": cells.values.ravel(),
-        "lower": lower.ravel(),
-        "upper": upper.ravel(),
-    }
+    metric = np.full(len(label), cells.metric.name, object)
+    label = names[label if cells.metric.per_label else label - 1]  # the last name is for the true label
+    condition, group = np.fromiter(cells.conditions, object)[part], np.fromiter(groups, object)[group]
+    numbers = (cells.n, cells.values, *cells.bounds(gamma / 2))
+    return metric, label, condition, group, *(number.ravel() for number in numbers)
 
 
-def _disparity(cells: Cells, names: np.ndarray, groups: list, gamma: float, closeness: float) -> dict:
+def _disparity(cells: Cells, names: np.ndarray, groups: list, gamma: float, closeness: float) -> tuple:
     """The worst difference or ratio between observed coverages, its interval, its verdict, and where it is."""
     values, ends = cells.values, cells.ends(gamma)
     highest = np.where(np.isnan(values), -np.inf, values).max(axis=-1)
@@ -343,19 +330,20 @@ def _disparity(cells: Cells, names: np.ndarray, groups: list, gamma: float, clos
         ratio = np.where(highest == 0, 1.0, lowest / highest)
     loss = np.where(highest < lowest, -np.inf, -ratio if cells.metric.is_ratio else highest - lowest)
     worst = np.unravel_index(loss.argmax(), loss.shape)
-    empty = np.isinf(loss[worst])
-    lower, upper = cells.interval(ends)
-    return {
-        "disparity": np.nan if empty else float(abs(loss[worst])),
-        "lower": lower,
-        "upper": upper,
-        "closeness": closeness,
-        "verdict": cells.verdict(ends, closeness),
-        "label": names[worst[0] if cells.metric.per_label else -1],
-        "condition": cells.conditions[worst[1]],
-        "highest": None if empty else groups[np.nanargmax(values[worst])],
-        "lowest": None if empty else groups[np.nanargmin(values[worst])],
-    }
+    found, label = float(abs(loss[worst])), names[worst[0] if cells.metric.per_label else -1]
+    if np.isinf(found):  # no cell has points
+        found, between = np.nan, (None, None)
+    else:
+        between = groups[np.nanargmax(values[worst])], groups[np.nanargmin(values[worst])]
+    return (
+        found,
+        *cells.interval(ends),
+        closeness,
+        cells.verdict(ends, closeness),
+        label,
+        cells.conditions[worst[1]],
+        *between,
+    )
 
 
 @dataclass(frozen=True)
@@ -395,30 +383,28 @@ class FileAudit:
         grid = None
         if self.scores.max() > 1:  # any grid will do that has not seen the calibration rows
             grid = np.quantile(self.scores[new], np.linspace(0, 1, 10_001), method="lower")
-        old = self.scores[~new], self.y[~new], Groups(groups.codes[~new], groups.names)
-        found = {("as it is", ""): (np.broadcast_to(self.threshold, len(names)), "")}
-        for classwise in (False, True)[: 1 + kind.per_label]:
-            for guarantee in control.GUARANTEES:
-                result = control.find_threshold(
-                    *old, metric, closeness, alpha=self.alpha, classwise=classwise, positive_labels=positive,
-                    guarantee=guarantee, delta=self.delta, grid=grid,
-                )  # fmt: skip
-                cells = [(group, TRUE_LABEL if at is None else names[at], n) for group, at, n in result.blocking_cells]
-                note = "" if result.feasible else str(replace(result, blocking_cells=cells)).partition("): ")[2]
-                found["one per label" if classwise else "one for all labels", guarantee] = result.threshold, note
-        rows, others = [], (self.y[new], Groups(groups.codes[new], groups.names))
-        for threshold, note in found.values():
-            sets = conformal.prediction_sets(self.scores[new], threshold)
-            row = {"mean set size": conformal.efficiency(sets), "coverage": conformal.coverage(sets, others[0])}
-            open_ = [at for at in positive if kind.is_predictive or np.isfinite(threshold[at])]
-            if open_:
+        rules = [(False, rule) for rule in ("", *control.GUARANTEES)] + [(True, rule) for rule in control.GUARANTEES]
+        old, rows = (self.scores[~new], self.y[~new], Groups(groups.codes[~new], groups.names)), {}
+        for classwise, rule in rules if kind.per_label else rules[:3]:
+            threshold, note = np.broadcast_to(self.threshold, len(names)), ""
+            if rule:
+                options = {"classwise": classwise, "guarantee": rule, "positive_labels": positive, "grid": grid}
+                found = control.find_threshold(*old, metric, closeness, alpha=self.alpha, delta=self.delta, **options)
+                cells = [(group, TRUE_LABEL if at is None else names[at], n) for group, at, n in found.blocking_cells]
+                threshold = found.threshold
+                note = "" if found.feasible else str(replace(found, blocking_cells=cells)).partition("): ")[2]
+            sets, y = conformal.prediction_sets(self.scores[new], threshold), self.y[new]
+            row = {"mean set size": conformal.efficiency(sets), "coverage": conformal.coverage(sets, y)}
+            if open_ := [at for at in positive if kind.is_predictive or np.isfinite(threshold[at])]:
                 options = {"confidence": self.audits[by].confidence, "positive_labels": open_}
-                row |= audit(sets, *others, metric, closeness, **options).disparities.iloc[0, :5]
+                people = Groups(groups.codes[new], groups.names)
+                row |= audit(sets, y, people, metric, closeness, **options).disparities.iloc[0, :5]
             else:  # every set holds all of these labels: nothing to estimate
-                row |= dict.fromkeys(("disparity", "lower", "upper"), float(kind.is_ratio))
-                row |= {"closeness": closeness, "verdict": WITHIN}
-            rows.append(row | {"threshold": threshold, "note": note})
-        return pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(found, names=["thresholds", "guarantee"]))
+                row |= dict.fromkeys(DISPARITY[:3], float(kind.is_ratio)) | {"closeness": closeness, "verdict": WITHIN}
+            key = "as it is" if not rule else "one per label" if classwise else "one for all labels", rule
+            rows[key] = row | {"threshold": threshold, "note": note}
+        index = pd.MultiIndex.from_tuples(rows, names=["thresholds", "guarantee"])
+        return pd.DataFrame(list(rows.values()), index=index)
 
 
 def audit_file(
@@ -467,17 +453,16 @@ def audit_file(
         values, cut, sets = None, None, values.astype(bool)
     else:
         if kind == "probabilities":
-            u = () if one_of(score, "score", ("tps", "aps", "raps")) == "tps" else (rng.random(len(y)),)
+            u = () if _checks.one_of(score, "score", ("tps", "aps", "raps")) == "tps" else (rng.random(len(y)),)
             values = getattr(scores, score)(values, *u)
         cut = cut or [conformal.conformal_quantile(values[calibration, y[calibration]], alpha)]
-        cut = as_float_column(cut, "threshold")
+        cut = _checks.as_float_column(cut, "threshold")
         sets = conformal.prediction_sets(values, cut if len(cut) > 1 else cut[0])
     positive = [str(name) for name in _listed(positive_labels)] or names[1:]
     positive = names if positive == ["all"] else positive
     if isinstance(closeness, str):
-        closeness = (
-            dict(pair.partition("=")[::2] for pair in _listed(closeness)) if "=" in closeness else closeness or None
-        )
+        pairs = [pair.partition("=")[::2] for pair in _listed(closeness)]
+        closeness = dict(pairs) if "=" in closeness else closeness or None
     options = {"confidence": confidence, "positive_labels": positive, "label_names": names}
     found = {}
     for name, everyone in by.items():
@@ -541,7 +526,7 @@ def _find(frame: pd.DataFrame, given: Any, what: str, least: int, most: int) -> 
 
 def _find_values(frame: pd.DataFrame, given: Any, kind: str) -> tuple[str, list[str]]:
     """What the file holds, and in which columns."""
-    kinds = [one_of(kind, "kind", tuple(PREFIXES))] if kind else list(PREFIXES)
+    kinds = [_checks.one_of(kind, "kind", tuple(PREFIXES))] if kind else list(PREFIXES)
     found = {k: [c for c in frame if c.lower().startswith(PREFIXES[k])] for k in kinds}
     if named := given and _find(frame, given, "columns", 2, len(frame.columns)):
         found = {next((k for k in kinds if kind or set(named) <= set(found[k])), "probabilities"): named}
@@ -568,7 +553,7 @@ def _values(frame: pd.DataFrame, columns: list[str], kind: str) -> np.ndarray:
     if off.max() > min(ROUNDING * len(columns), MOST_ROUNDING):
         row = int(off.argmax())
         raise ValueError(f"columns {', '.join(columns)}, row {row + 1}: sum to {values[row].sum():.4g}; wanted 1")
-    return values / values.sum(axis=1, keepdims=True) if off.max() > SUM_TOLERANCE else values
+    return values / values.sum(axis=1, keepdims=True) if off.max() > _checks.SUM_TOLERANCE else values
 
 
 def _refuse(wrong: Any, column: pd.Series, wanted: str) -> None:
