@@ -19,7 +19,7 @@ from cfhelpers import paths, plots
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
-DAILY_EXTRAS = ("notebooks", "models", "test")  # what make installs; the others are installed by those who need them
+DAILY_EXTRAS = ("notebooks", "models", "test")  # what reading, running and testing takes; the others are for authors
 
 
 def lower_bounds(requirements) -> dict[str, Version]:
