@@ -51,8 +51,9 @@ book: $(READY)  ## the notebooks as a web site in build/book/html, to be read wi
 lab: $(READY)  ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
-bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP, in an environment of its own
+bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP and fairlearn, in an environment of its own
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
+	$(BENCH)/bin/python benchmarks/audit.py
 
 clean:  ## remove the environments, the executed copies and the book
 	rm -rf $(VENV) $(BENCH) results/notebooks build/book
