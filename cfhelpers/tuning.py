@@ -168,9 +168,11 @@ def _search(rows, inputs, n_samples, seed, address, folder, resume, progress):
     import ray
     from ray import tune
 
+    title = f"tuning {inputs['model']}"  # Ray stores the bar and all it refers to: not the data
+
     class Bar(tune.Callback):
         def setup(self, **info):
-            self.bar = tqdm(total=n_samples, desc=f"tuning {inputs['model']}", disable=not progress)
+            self.bar = tqdm(total=n_samples, desc=title, disable=not progress)
 
         def on_step_end(self, iteration, trials, **info):
             if finished := sum(trial.is_finished() for trial in trials) - self.bar.n:

@@ -323,8 +323,10 @@ def samples(trials: dict) -> list[tuple]:
 def test_a_search_on_this_machine(tmp_path, ray):
     code = "record, trials = tuning.tune(small(), 'xgboost', n_samples=3, seeds=[0], storage=sys.argv[1])\n"
     code += "import ray; print(json.dumps([record, trials.to_dict('list'), ray.is_initialized()]))"
-    record, trials, running = answer(code, tmp_path)
+    record, trials, running = answer(code, tmp_path / "tuning")
     assert not running
+    (stored,) = (tmp_path / "tuning").glob("*/tuner.pkl")
+    assert stored.stat().st_size < small().edge_index.nbytes / 2  # the data is not stored with the search
     rows = tuning.SPACES["xgboost"]
     assert all(inside(row, value) for name, row in rows.items() for value in trials[name])
     assert len(set(samples(trials))) == 3 and trials["value"] == sorted(trials["value"], reverse=True)
