@@ -337,11 +337,13 @@ def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(artifacts, dat
     other = probs.copy()
     other[0] = other[0, ::-1]
     outside = np.setdiff1d(np.arange(len(data)), tune)
+    alike = outside[data.y[outside] == data.y[tune[0]]][0]
     changes = {
         "probabilities": {"probs": other},
         "tuning labels": {"y": change_labels(data, tune[:1])},
         "edges": {"edges": data.edge_index[:, 2:]},
         "tuning rows": {"tune": tune[1:]},
+        "a tuning row with the same label": {"tune": np.r_[alike, tune[1:]]},
         "alpha": {"alpha": 0.2},
         "a parameter": {"parameters": {"lr": 0.01}},
         "temperature": {"parameters": {"temperature": 0.1}},
@@ -447,6 +449,8 @@ def test_the_rows_that_tune_calibrate_and_test_are_disjoint(artifacts, data, pro
         elif name == "raps":  # its rows, by their probabilities
             assert np.array_equal(seen[-1][0], probs[sorted(rest)])
             assert np.array_equal(seen[-1][1], data.y[sorted(rest)])
+            u = np.random.default_rng([seed, graph_scores.STREAM]).random(len(data))
+            assert np.array_equal(seen[-1][2], u[sorted(rest)])
         else:
             assert set(seen[-1][{"daps": 3, "cfgnn": 3}[name]].tolist()) == rest
         assert (len(rest) == 0) == (name in ("tps", "aps"))
