@@ -59,21 +59,23 @@ def release(folder: Path, name: str) -> Path:
     return folder / "release" / name / f"{name}.ipynb"
 
 
-def exercises(target: Path = EXERCISES, solutions: Path = SOLUTIONS) -> list[Path]:
-    """Write the release version of every solution notebook, with no more metadata than the solutions have."""
+def exercises(folder: Path, target: Path = EXERCISES, solutions: Path = SOLUTIONS) -> list[Path]:
+    """Write the release version of every solution notebook, with no more metadata than the solutions have.
+
+    nbgrader works in `folder`, where it leaves its course.
+    """
     import nbformat
 
     target.mkdir(parents=True, exist_ok=True)
     written = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in course(Path(folder) / "course", solutions):
-            notebook = nbformat.read(release(Path(folder) / "course", name), as_version=4)
-            source = nbformat.read(solutions / f"{name}.ipynb", as_version=4)
-            notebook.metadata = source.metadata
-            for cell, original in zip(notebook.cells, source.cells, strict=True):
-                cell["id"] = original["id"]
-            nbformat.write(notebook, target / f"{name}.ipynb")
-            written.append(target / f"{name}.ipynb")
+    for name in course(folder, solutions):
+        notebook = nbformat.read(release(folder, name), as_version=4)
+        source = nbformat.read(solutions / f"{name}.ipynb", as_version=4)
+        notebook.metadata = source.metadata
+        for cell, original in zip(notebook.cells, source.cells, strict=True):
+            cell["id"] = original["id"]
+        nbformat.write(notebook, target / f"{name}.ipynb")
+        written.append(target / f"{name}.ipynb")
     for path in set(target.glob("*.ipynb")) - set(written):
         path.unlink()
     return written
@@ -87,8 +89,9 @@ def main(arguments=None) -> None:
     commands.add_parser("course").add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
     if options.command == "exercises":
-        for path in exercises():
-            print(path.relative_to(ROOT))
+        with tempfile.TemporaryDirectory() as folder:
+            for path in exercises(Path(folder)):
+                print(path.relative_to(ROOT))
     else:
         for name in course(options.folder):
             print(f"cd {options.folder} && nbgrader generate_assignment {name}", file=sys.stdout)
