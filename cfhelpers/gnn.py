@@ -164,7 +164,8 @@ def fit(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Probabilities, float32 (n, K), of the epoch with the best validation accuracy, and the history of the training.
 
-    Learns from the rows whose part is "train", stops when `patience` epochs bring no better accuracy on "valid".
+    Learns from the rows whose part is "train"; stops when `patience` epochs bring neither a better accuracy on "valid"
+    nor, at the same, a lower loss there.
     """
     options, device = DEFAULTS | (parameters or {}), choose_device(device)
     if unknown := set(options) - set(DEFAULTS):
