@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
+from cfhelpers import paths
 from cfhelpers._checks import as_array, one_of
 from cfhelpers.artifacts import cached, fingerprint
 from cfhelpers.datasets import PARTS, Dataset, split
 
 MODELS = ("xgboost", "gcn", "sage", "gat")
-PROFILES = ("quick", "paper")
+PROFILES = paths.PROFILES
 NAMES = ("learning_rate", "n_estimators", "max_depth", "gamma")
 NAMES += ("colsample_bytree", "colsample_bylevel", "colsample_bynode", "subsample")
 # "paper": what the authors stored; "quick": as good on the validation rows within .005, in a fraction of the time

@@ -20,6 +20,28 @@ FIGURES = ROOT / "figures"
 RESULTS = ROOT / "results"
 DATA = ROOT / "data"
 ARTIFACTS = ROOT / "artifacts"
+PROFILES = ("quick", "paper")  # what `make` and `make paper` run
+
+
+def runs(profile: str = "quick") -> Path:
+    """Where a profile's tidy rows are kept."""
+    return RESULTS / "runs" / _known(profile)
+
+
+def tables(profile: str = "quick") -> Path:
+    """Where a profile's tables are written: the quick ones, which anyone can make, lie on top."""
+    return RESULTS / "tables" / ("" if _known(profile) == "quick" else profile)
+
+
+def figures(profile: str = "quick") -> Path:
+    """Where a profile's figures are written."""
+    return FIGURES / ("" if _known(profile) == "quick" else profile)
+
+
+def _known(profile: str) -> str:
+    if profile not in PROFILES:
+        raise ValueError(f"profile: found {profile!r}; wanted one of {', '.join(map(repr, PROFILES))}")
+    return profile
 
 
 @contextmanager

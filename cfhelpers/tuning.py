@@ -22,7 +22,7 @@ from cfhelpers.datasets import Dataset, load_dataset, split
 
 KINDS = ("gcn", "sage", "gat")
 MODELS = ("xgboost", *KINDS, "cfgnn")
-PROFILES = ("quick", "paper")
+PROFILES = paths.PROFILES
 LAYERS = {
     "lr": ("loguniform", 1e-4, 1e-1),
     "hidden_channels": ("choice", 16, 32, 64, 128),
