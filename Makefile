@@ -66,7 +66,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		f"Python 3.11 or later is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[notebooks,models,test,book,course,browser]'
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks,models,runs,test,book,course,browser]'
 	@$(BIN)/jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true  # menus for graders
 	@touch $@
 
