@@ -1,6 +1,7 @@
 """The frame: the environments are in step, importing is cheap, places and saved files are as promised."""
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def test_constraints_are_exact_and_name_no_place(constraints):
 def test_constraints_satisfy_every_requirement_that_make_installs(project, constraints):
     pinned = {canonicalize_name(name): version for name, version in (c.split("==") for c in constraints)}
     extras = [project["optional-dependencies"][name] for name in (*DAILY_EXTRAS, "cluster", "bench")]
-    for requirement in map(Requirement, [*project["dependencies"], *sum(extras, [])]):
+    for requirement in map(Requirement, itertools.chain(project["dependencies"], *extras)):
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 

@@ -6,10 +6,13 @@
 import argparse
 import ast
 import json
-import os
 import re
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from cfhelpers.paths import atomic_write
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 QUIET = ["--IPKernelApp.log_level=40"]  # a kernel on this machine need not warn that its sockets are not encrypted
@@ -38,17 +41,23 @@ def check_parameters(notebook, given, name: str = "notebook") -> None:
         raise ValueError(f"parameters: {name} has no {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
 
 
-def run(source: Path, target: Path, parameters: dict) -> None:
-    """Run `source` by papermill with `parameters`; `target` appears only when every cell has succeeded."""
+def run(source: Path, target: Path, parameters: dict, writes: Sequence[Path] = ()) -> None:
+    """Run `source` by papermill; `target` appears last, when every cell has succeeded and `writes` are written anew."""
     import nbformat
     import papermill
 
     check_parameters(nbformat.read(source, as_version=4), parameters, source.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.stem}.partial.ipynb")
-    options = {"kernel_name": "python3", "cwd": str(source.parent), "extra_arguments": QUIET}
-    papermill.execute_notebook(str(source), str(partial), parameters, **options)
-    os.replace(partial, target)
+    before = {path: _version(path) for path in writes}
+    options = {"kernel_name": "python3", "cwd": str(source.parent), "extra_arguments": QUIET, "progress_bar": False}
+    with atomic_write(target) as partial:
+        papermill.execute_notebook(str(source), str(partial), parameters, **options)
+        if kept := [str(path) for path in writes if _version(path) in (None, before[path])]:
+            raise ValueError(f"writes: {source.name} has not written {', '.join(kept)}")
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Differs whenever a file has been replaced; None if there is none."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
 
 
 def refresh(path: Path) -> None:
@@ -78,9 +87,8 @@ def _write(notebook, path: Path) -> None:
     import nbformat
 
     nbformat.validate(notebook)
-    partial = path.with_name(f".{path.stem}.partial.ipynb")
-    nbformat.write(notebook, partial)
-    os.replace(partial, path)
+    with atomic_write(path) as partial:
+        nbformat.write(notebook, partial)
 
 
 def describe_figures(notebook):
@@ -144,7 +152,7 @@ def _stable_widgets(notebook):
 
 
 def main(arguments=None) -> None:
-    """Command line: `run SOURCE TARGET [name=value …]`, `refresh NOTEBOOK …`, `describe NOTEBOOK …`.
+    """Command line: `run SOURCE TARGET [name=value …] [--writes FILE …]`, `refresh NOTEBOOK …`, `describe NOTEBOOK …`.
 
     Values are read as Python literals.
     """
@@ -154,11 +162,15 @@ def main(arguments=None) -> None:
     one.add_argument("source", type=Path)
     one.add_argument("target", type=Path)
     one.add_argument("parameters", nargs="*", metavar="name=value")
+    one.add_argument("--writes", type=Path, nargs="*", default=[], help="files that the notebook must write")
     for name in ("refresh", "describe"):
         commands.add_parser(name).add_argument("paths", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     if options.command == "run":
-        run(options.source, options.target, dict(map(_parameter, options.parameters)))
+        begin = time.perf_counter()
+        print(f"{options.target.stem} begins", file=sys.stderr, flush=True)
+        run(options.source, options.target, dict(map(_parameter, options.parameters)), options.writes)
+        print(f"{options.target.stem} took {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
     else:
         for path in options.paths:
             print(f"{options.command} {path}", file=sys.stderr, flush=True)
