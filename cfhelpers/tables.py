@@ -2,6 +2,7 @@
 
 import re
 from itertools import groupby, takewhile
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,8 @@ def _as_text(frame: pd.DataFrame) -> tuple[list[list[str]], list[list[str]], int
 def _text(value: Any) -> str:
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return "–"
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return f"{value:,}"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
