@@ -39,7 +39,9 @@ def load() -> tuple[pd.DataFrame, pd.DataFrame]:
     files = sorted((paths.RESULTS / "runs").glob("*/[!.]*.parquet"))
     batch = [file for file in files if file.name.startswith("batch_gcp_")]
     tidy = [file for file in files if file not in batch]
-    return tuple(pd.concat(map(pd.read_parquet, some)) if some else pd.DataFrame() for some in (tidy, batch))
+    return tuple(
+        pd.concat(map(pd.read_parquet, some), ignore_index=True) if some else pd.DataFrame() for some in (tidy, batch)
+    )
 
 
 def scorecard(reported: pd.DataFrame, rows: pd.DataFrame, batch_rows: pd.DataFrame) -> pd.DataFrame:

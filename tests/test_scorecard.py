@@ -375,7 +375,8 @@ def test_runs_are_read_from_every_profile_as_far_as_they_were_made(tmp_path, mon
     tidy().to_parquet(tmp_path / "runs" / "paper" / ".credit_age.1.partial.parquet")
     assert [len(found) for found in scorecard.load()] == [5, 0]
     batch().to_parquet(tmp_path / "runs" / "quick" / "batch_gcp_acs_income.parquet")
-    assert [len(found) for found in scorecard.load()] == [5, 12]
+    rows, batch_rows = scorecard.load()
+    assert (len(rows), len(batch_rows)) == (5, 12) and rows.index.is_unique and batch_rows.index.is_unique
 
 
 # what is committed
