@@ -167,10 +167,14 @@ def main(arguments=None) -> None:
         commands.add_parser(name).add_argument("paths", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     if options.command == "run":
-        begin = time.perf_counter()
+        begin, outcome = time.perf_counter(), "failed after"
         print(f"{options.target.stem} begins", file=sys.stderr, flush=True)
-        run(options.source, options.target, dict(map(_parameter, options.parameters)), options.writes)
-        print(f"{options.target.stem} took {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+        try:
+            run(options.source, options.target, dict(map(_parameter, options.parameters)), options.writes)
+            outcome = "took"
+        finally:
+            seconds = time.perf_counter() - begin
+            print(f"{options.target.stem} {outcome} {seconds:.0f} s", file=sys.stderr, flush=True)
     else:
         for path in options.paths:
             print(f"{options.command} {path}", file=sys.stderr, flush=True)

@@ -29,6 +29,7 @@ ALSO_WRITES = {  # beside what the catalogue says
 }
 OPTIONS = ["--cores=2", "--scheduler=greedy", "--keep-going", "--rerun-incomplete", "--nolock"]
 OPTIONS += ["--quiet", "rules", "host", "reason"]
+NOISE = ("Assuming", "Execute", "Finished", "Provided cores", "Rules claiming", "Select jobs", "Using shell", "host:")
 
 
 @dataclass
@@ -131,7 +132,9 @@ def clear(root: Path = ROOT) -> None:
 def main(arguments: list[str]) -> None:
     """Run a profile by Snakemake, which ends this process; a second run in the same folder waits for the first."""
     from snakemake.cli import main as snakemake
+    from snakemake.logging import logger
 
+    logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
     profile, *options = arguments
     os.chdir(ROOT)
     try:
