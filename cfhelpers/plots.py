@@ -30,11 +30,6 @@ NUMBERS = (  # of splits: a line's name, the rule, the column that is counted
     ("λ = ∞: the paper's rule", "none", "infinite"),
     ("with a guarantee", "fixed-sequence", "infinite"),
 )
-DATA = {
-    "the paper's": {"credit": "real UCI table", "acs": "ACS 2018", "pokec": "real network"},
-    "other": {"acs": "ACS 2024, 48 states and DC", "pokec": "real network, few profile columns"},
-    "simulated": {"acs": "simulated records", "pokec": "simulated network"},
-}
 SHADES = {"base_beyond": "Reds", "beyond": "Reds", "infinite": "Greys"}
 DOT = {"color": "black", "marker": "o", "ls": "", "ms": 3.5}
 DIAMOND = {"color": "0.1", "marker": "D", "ls": "", "mfc": "white", "ms": 4, "mew": 0.9}
@@ -190,11 +185,10 @@ def _figure(cells: list[list[tuple]], title: str, granular: bool = False) -> Fig
 
 def _subject(rows: pd.DataFrame) -> str:
     """Dataset, attribute, source, model, kind of λ and splits, as every title has them."""
-    dataset, attribute, data, model = rows[["dataset", "attribute", "data", "model"]].iloc[0]
-    data = DATA.get(data, {}).get(dataset.split("_")[0], data)
+    dataset, attribute, records, model = rows[["dataset", "attribute", "records", "model"]].iloc[0]
     kinds = " and ".join(KINDS[kind] for kind in sorted(set(rows["classwise"])))
     name, splits = DATASETS.get(dataset, dataset), rows["split"].nunique()
-    return f"{name} by {attribute} ({data}) · {model} · {kinds} · {splits} splits"
+    return f"{name} by {attribute} ({records}) · {model} · {kinds} · {splits} splits"
 
 
 def _places(rows: pd.DataFrame) -> tuple[pd.Series, list[str]]:

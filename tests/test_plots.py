@@ -16,7 +16,7 @@ from cfhelpers import paths, plots
 
 METRICS = ["demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds"]
 C = [0.05, 0.1, 0.15, 0.2]
-SUBJECT = {"dataset": "credit", "attribute": "age", "source": "bundled", "data": "the paper's", "model": "xgboost"}
+SUBJECT = {"dataset": "credit", "attribute": "age", "records": "real, UCI table", "model": "xgboost"}
 
 
 def some_rows(scores=("aps", "tps"), splits=3, **subject):
@@ -180,21 +180,12 @@ def test_a_single_split_has_no_deviation():
     assert spans(ax)[0][0] == pytest.approx(spans(ax)[0][1])
 
 
-@pytest.mark.parametrize(
-    "subject, words",
-    [
-        ({}, "Credit by age (real UCI table)"),
-        ({"dataset": "acs_income", "data": "other", "attribute": "race"}, "ACSIncome by race (ACS 2024"),
-        ({"dataset": "acs_education", "data": "simulated"}, "(simulated records)"),
-        (
-            {"dataset": "pokec_z", "data": "simulated", "attribute": "region+gender"},
-            "Pokec-z by region+gender (simulated",
-        ),
-    ],
-)
-def test_the_title_names_data_source_kind_and_splits(subject, words):
-    title = plots.fairness_bars(some_rows(["aps"], **subject), True, "Fig 9").get_suptitle()
-    assert title.startswith("Fig 9 · ") and words in title and "classwise λ · 3 splits" in title
+def test_the_title_names_data_records_kind_and_splits():
+    rows = some_rows(["aps"], dataset="pokec_z", attribute="region+gender", records="simulated, 9 rows", model="gcn")
+    title = plots.fairness_bars(rows, True, "Fig 9").get_suptitle()
+    assert title == "Fig 9 · Pokec-z by region+gender (simulated, 9 rows) · gcn · classwise λ · 3 splits"
+    title = plots.single_and_classwise(rows, "efficiency").get_suptitle()
+    assert title.startswith("Pokec-z") and title.endswith("single λ and classwise λ · 3 splits")
 
 
 @pytest.mark.parametrize("draw", ["plain", "granular", "both", "proxy"])
