@@ -124,34 +124,83 @@ def search(
     grid: Any = None,
 ) -> "Search":
     """The pass behind `find_threshold` and `frontier`: do it once, then ask for as many values of c as you like."""
-    scores, metric = as_scores(scores), get_metric(metric)
-    y, groups = as_labels(y, *scores.shape), as_groups(groups, len(scores))
-    alpha, delta = as_fraction(alpha, "alpha"), as_fraction(delta, "delta")
-    guaranteed = one_of(guarantee, "guarantee", GUARANTEES) != "none"
-    n, n_classes = scores.shape
-    labels = as_positive_labels(positive_labels, n_classes)
-    base = conformal_quantile(scores.ravel()[np.arange(n) * n_classes + y], alpha)
-    grid = _grid_from(base, scores, grid) if guaranteed else None
-    classwise = bool(classwise) and metric.per_label
-    level = delta / max(len(labels), 1) if classwise else delta
-    staircases = []
-    for columns in [[label] for label in labels] if classwise else [list(range(n_classes))]:
-        events = _collect(scores, y, groups, metric, base, columns if classwise else labels, columns)
-        staircases.append(_fixed_sequence(events, grid, level) if guaranteed else _first_passing(events))
-    others = [label for label in range(n_classes) if classwise and label not in labels]
-    sets = scores[:, others] <= base
-    hits = sets & (y[:, None] == np.asarray(others, np.int64))
-    return Search(
-        staircases=staircases,
-        metric=metric,
-        guarantee=guarantee,
-        group_names=groups.names,
-        base=base,
-        shape=scores.shape,
-        classwise=classwise,
-        others_in_sets=np.count_nonzero(sets),
-        others_hits=np.count_nonzero(hits),
-    )
+    calibration = Calibration(scores, y, groups, alpha=alpha, positive_labels=positive_labels, share=False)
+    return calibration.search(metric, classwise=classwise, guarantee=guarantee, delta=delta, grid=grid)
+
+
+class Calibration:
+    """Calibration data, checked once: `search` it by as many metrics as you like, and they share what they can.
+
+    `share` keeps the sorted scores from one search to the next; a search alone is quicker without.
+    """
+
+    def __init__(
+        self,
+        scores: Any,
+        y: Any,
+        groups: Any,
+        *,
+        alpha: float = 0.1,
+        positive_labels: Any = None,
+        share: bool = True,
+    ):
+        self.scores = as_scores(scores)
+        n, n_classes = self.scores.shape
+        self.y, self.groups = as_labels(y, n, n_classes), as_groups(groups, n)
+        self.labels = as_positive_labels(positive_labels, n_classes)
+        true = self.scores.ravel()[np.arange(n) * n_classes + self.y]
+        self.base = conformal_quantile(true, as_fraction(alpha, "alpha"))
+        self._kept = {} if share else None
+
+    def search(
+        self,
+        metric: str | FairnessMetric,
+        *,
+        classwise: bool = False,
+        guarantee: str = "none",
+        delta: float = 0.1,
+        grid: Any = None,
+    ) -> "Search":
+        """Everything about one metric: ask the result for a closeness, or for the whole frontier."""
+        scores, labels, base, metric = self.scores, self.labels, self.base, get_metric(metric)
+        delta, n_classes = as_fraction(delta, "delta"), scores.shape[1]
+        guaranteed = one_of(guarantee, "guarantee", GUARANTEES) != "none"
+        grid = _grid_from(base, scores, grid) if guaranteed else None
+        classwise = bool(classwise) and metric.per_label
+        level = delta / max(len(labels), 1) if classwise else delta
+        staircases = []
+        for columns in [[label] for label in labels] if classwise else [list(range(n_classes))]:
+            events = self._events(metric, columns if classwise else labels, columns)
+            staircases.append(_fixed_sequence(events, grid, level) if guaranteed else _first_passing(events))
+        others = [label for label in range(n_classes) if classwise and label not in labels]
+        sets = scores[:, others] <= base
+        hits = sets & (self.y[:, None] == np.asarray(others, np.int64))
+        return Search(
+            staircases=staircases,
+            metric=metric,
+            guarantee=guarantee,
+            group_names=self.groups.names,
+            base=base,
+            shape=scores.shape,
+            classwise=classwise,
+            others_in_sets=np.count_nonzero(sets),
+            others_hits=np.count_nonzero(hits),
+        )
+
+    def _events(self, metric: FairnessMetric, labels: list[int], columns: list[int]) -> "Events":
+        """The events of a metric, and the order of the scores, each found once."""
+        if self._kept is None:
+            return _collect(self.scores, self.y, self.groups, metric, self.base, labels, columns)
+        order, key = (*columns,), (metric, *columns)
+        if order not in self._kept:
+            decided = _decided(self.scores, columns).ravel()
+            above = np.flatnonzero(decided > self.base).astype(np.min_scalar_type(decided.size))
+            self._kept[order] = _sort_together(decided.take(above), above, decided.size)[1]
+        if key not in self._kept:
+            self._kept[key] = _collect(
+                self.scores, self.y, self.groups, metric, self.base, labels, columns, self._kept[order]
+            )
+        return self._kept[key]
 
 
 def _grid_from(base: float, scores: np.ndarray, grid: Any) -> np.ndarray:
@@ -204,12 +253,14 @@ def _collect(
     base: float,
     labels: list[int],
     columns: list[int],
+    order: np.ndarray | None = None,
 ) -> Events:
+    """`order`: where the scores above q̂ stand among those of the columns, ascending, if that is known."""
     cells = assign_cells(metric, y, groups, labels, columns)
     n_classes, n_cells = scores.shape[1], cells.sizes.size
     code_type = np.min_scalar_type(4 * n_cells + 3)
-    decided = scores if len(columns) == n_classes else np.ascontiguousarray(scores[:, columns[0]])[:, None]
-    above = np.flatnonzero(decided.ravel() > base)
+    decided = _decided(scores, columns)
+    above = np.flatnonzero(decided.ravel() > base) if order is None else order
     small = np.min_scalar_type(n_classes)
     labels_small = y.astype(small)
     is_true = np.empty(decided.shape, bool)
@@ -225,9 +276,9 @@ def _collect(
         where = above if depth == 0 else above[layer.ravel()[above] < n_cells]
         values.append(decided.ravel().take(where))
         codes.append(code.ravel().take(where))
-    if len(cells.layers) > 1:
-        values, codes = [np.concatenate(values)], [np.concatenate(codes)]
-    values, codes = _sort_together(values[0], codes[0], 4 * n_cells + 4)
+    values, codes = (part[0] if len(part) == 1 else np.concatenate(part) for part in (values, codes))
+    if order is None or len(cells.layers) > 1:
+        values, codes = _sort_together(values, codes, 4 * n_cells + 4)
     block = max(BLOCK, -(-len(codes) * n_cells // TABLE))
     n_blocks = -(-len(codes) // block)
     slot_type = np.int32 if n_blocks * (n_cells + 1) < 2**31 else np.int64
@@ -250,6 +301,11 @@ def _collect(
         n_pairs=decided.size,
         n_true=int(np.count_nonzero(is_true)),
     )
+
+
+def _decided(scores: np.ndarray, columns: list[int]) -> np.ndarray:
+    """The scores that one threshold decides on: of all labels, or of one."""
+    return scores if len(columns) == scores.shape[1] else np.ascontiguousarray(scores[:, columns[0]])[:, None]
 
 
 def _sort_together(values: np.ndarray, codes: np.ndarray, n_codes: int) -> tuple[np.ndarray, np.ndarray]:
