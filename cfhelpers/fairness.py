@@ -195,6 +195,35 @@ class CellValues:
     labels: list
     group_names: list
 
+    @classmethod
+    def of(cls, metric: FairnessMetric, counts: np.ndarray, sizes: np.ndarray, labels: list, group_names: list):
+        """From the points per cell of the metric that are covered, and all there are."""
+        with np.errstate(invalid="ignore"):
+            if metric.is_predictive:
+                n = counts.sum(axis=1, keepdims=True)
+                values = counts[:, :1] / n
+                if metric.quantity == "ppv_minus_prior":
+                    values = values - sizes[:, :1] / sizes.sum(axis=1, keepdims=True)
+            else:
+                values, n = counts / sizes, sizes
+        return cls(metric, values, n, labels if metric.per_label else [None], group_names)
+
+    @property
+    def empty(self) -> list[tuple]:
+        """(group, label) of the cells without points."""
+        return [(self.group_names[a], self.labels[k]) for k, _, a in np.argwhere(np.isnan(self.values))]
+
+    @property
+    def disparity(self) -> float:
+        """The largest difference between groups, or the smallest ratio, empty cells left out; NaN if none is left."""
+        some = ~np.isnan(self.values).all(axis=2)
+        if not some.any():
+            return np.nan
+        highest, lowest = np.nanmax(self.values[some], axis=1), np.nanmin(self.values[some], axis=1)
+        if self.metric.is_ratio:
+            return float(np.where(highest == 0, 1.0, lowest / np.where(highest == 0, 1.0, highest)).min())
+        return float((highest - lowest).max())
+
 
 def measure(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positive_labels: Any = None) -> CellValues:
     """Empirical coverage (or predictive value) of every cell."""
@@ -203,16 +232,7 @@ def measure(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, positi
     labels = as_positive_labels(positive_labels, sets.shape[1])
     cells = assign_cells(metric, y, groups, labels, list(range(sets.shape[1])))
     counts = sum(np.bincount(layer[sets], minlength=cells.sizes.size + 1)[:-1] for layer in cells.layers)
-    counts, sizes = counts.reshape(cells.sizes.shape), cells.sizes
-    with np.errstate(invalid="ignore"):
-        if metric.is_predictive:
-            n = counts.sum(axis=1, keepdims=True)
-            values = counts[:, :1] / n
-            if metric.quantity == "ppv_minus_prior":
-                values = values - sizes[:, :1] / sizes.sum(axis=1, keepdims=True)
-        else:
-            values, n = counts / sizes, sizes
-    return CellValues(metric, values, n, labels if metric.per_label else [None], groups.names)
+    return CellValues.of(metric, counts.reshape(cells.sizes.shape), cells.sizes, labels, groups.names)
 
 
 def group_coverages(
@@ -240,17 +260,10 @@ def disparity(sets: Any, y: Any, groups: Any, metric: str | FairnessMetric, posi
     Cells without points are left out, and named in a warning. NaN when nothing is left.
     """
     cells = measure(sets, y, groups, metric, positive_labels)
-    empty = np.isnan(cells.values)
-    if empty.any():
-        named = ", ".join(f"({cells.group_names[a]!r}, {cells.labels[k]})" for k, _, a in np.argwhere(empty))
+    if empty := cells.empty:
+        named = ", ".join(f"({group!r}, {label})" for group, label in empty)
         warnings.warn(f"{cells.metric.name}: left out the cells (group, label) without points: {named}", stacklevel=2)
-    some = ~empty.all(axis=2)
-    if not some.any():
-        return np.nan
-    highest, lowest = np.nanmax(cells.values[some], axis=1), np.nanmin(cells.values[some], axis=1)
-    if cells.metric.is_ratio:
-        return float(np.where(highest == 0, 1.0, lowest / np.where(highest == 0, 1.0, highest)).min())
-    return float((highest - lowest).max())
+    return cells.disparity
 
 
 def clopper_pearson(k: Any, n: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
