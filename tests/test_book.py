@@ -171,7 +171,7 @@ def test_the_search_box_finds_a_word_without_a_network(site):
 @pytest.fixture
 def small(tmp_path):
     """A repository with little in it."""
-    for name in ("notebooks", "docs/data", "figures"):
+    for name in ("notebooks", "docs/data", "figures", "results"):
         (tmp_path / "root" / name).mkdir(parents=True)
     root = tmp_path / "root"
     (root / "pyproject.toml").write_text('[tool.cfhelpers]\nrepository = ""\n')
@@ -187,6 +187,8 @@ def small(tmp_path):
     ]
     nbformat.write(new_notebook(cells=cells, metadata={"widgets": {}}), root / "notebooks" / "00_a.ipynb")
     (root / "figures" / "line.png").touch()
+    catalogue = "id,kind,file,notebook,runs,shows\nFig 1,figure,line,00_a,,a line: it falls\n"
+    (root / "results" / "catalogue.csv").write_text(catalogue)
     return root
 
 
@@ -197,7 +199,8 @@ def test_a_staged_notebook_has_no_widgets_and_its_alt_text(small, tmp_path):
     assert notebook.cells[1].metadata["mystnb"] == {"image": {"alt": "a line that falls"}}
     assert notebook.cells[2].source == "*A line falls.*"  # there is no 01
     shown = (tmp_path / "source" / "docs" / "gallery.md").read_text()
-    assert "![A line falls.](../figures/line.png)" in shown and "Drawn by [00 · A](../notebooks/00_a.ipynb)" in shown
+    assert "## Fig 1 · a line\n\nA line: it falls. A line falls.\n\n![a line: it falls](../figures/line.png)" in shown
+    assert "Drawn by [00 · A](../notebooks/00_a.ipynb)" in shown
 
 
 def test_links_out_of_the_book_become_text_or_lead_to_the_repository(small, tmp_path):

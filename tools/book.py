@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 from badges import repository
+from gallery import gallery
 
 import notebooks as tool
 
@@ -28,13 +29,13 @@ def stage(source: Path, root: Path = ROOT) -> None:
     lessons = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     exercises = sorted((root / "notebooks" / "exercises").glob("*.ipynb"))
     texts = [root / "docs" / "teaching.md", *sorted((root / "docs" / "data").glob("*.md"))]
-    pictures = sorted((root / "figures").glob("*.p[nd][gf]"))
+    pictures = sorted((root / "figures").rglob("*.p[nd][gf]"))
     for path in [*lessons, *exercises, *texts, *pictures]:
         copy = source / path.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     generated = {
-        "docs/gallery.md": gallery(root, lessons),
+        "docs/gallery.md": gallery(root, root / "docs"),
         "docs/api.rst": api(),
         "index.md": index(root, lessons, exercises),
     }
@@ -93,29 +94,6 @@ def index(root: Path, lessons: list[Path], exercises: list[Path]) -> str:
     text = (root / "README.md").read_text(encoding="utf-8")
     for caption, pages in toctrees.items():
         text += "\n```{toctree}\n:hidden:\n:caption: " + caption + "\n\n" + "\n".join(pages) + "\n```\n"
-    return text
-
-
-def gallery(root: Path, lessons: list[Path]) -> str:
-    """A page of all figures, each with its caption, the notebook that draws it, and the PDF."""
-    drawn = {}
-    for path in lessons:
-        cells = nbformat.read(path, as_version=4).cells
-        title = cells[0].source.splitlines()[0].removeprefix("# ")
-        for cell, below in zip(cells, [*cells[1:], None], strict=True):
-            for name in re.findall(r"""plots\.save\([^,]+,\s*["']([\w-]+)["']\)""", cell.source):
-                text = tool.caption(below.source) if below is not None and below.cell_type == "markdown" else ""
-                drawn[name] = text, f"[{title}](../{path.relative_to(root).as_posix()})"
-    text = "# Gallery\n\nEvery figure that the notebooks save, in the order of their names; each links to its PDF.\n"
-    for picture in sorted((root / "figures").glob("*.png")):
-        caption, notebook = drawn.get(picture.stem, ("", ""))
-        alt = re.sub(r"[\[\]]", "", caption) or picture.stem.replace("_", " ")
-        title = picture.stem.replace("_", " ").capitalize()
-        text += f"\n## {title}\n\n![{alt}](../figures/{picture.name})\n\n{caption}\n\n"
-        facts = [f"Drawn by {notebook}"] if notebook else []
-        if picture.with_suffix(".pdf").exists():
-            facts.append(f"[PDF](../figures/{picture.stem}.pdf)")
-        text += " · ".join(facts) + "\n"
     return text
 
 

@@ -34,6 +34,11 @@ def parameter_names(notebook) -> list[str]:
     return names
 
 
+def title(notebook) -> str:
+    """The first line of a notebook, such as "04 · Control the gap"."""
+    return notebook.cells[0].source.splitlines()[0].removeprefix("# ")
+
+
 def check_parameters(notebook, given, name: str = "notebook") -> None:
     """Raise a ValueError for each given parameter that the notebook does not have (papermill only warns)."""
     known = parameter_names(notebook)
