@@ -5,8 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
-RUNS := $(NOTEBOOKS:notebooks/%=results/notebooks/%)
-MODULE := $(wildcard cfhelpers/*.py cfhelpers/*/*.py) tools/notebooks.py
+CORES ?= 2
 
 # Limits for the packages and for the environments in which pip builds them; pip ≥ 25.3 has its own name for the latter.
 export PIP_CONSTRAINT := $(abspath constraints.txt)
@@ -16,14 +15,19 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export JUPYTER_PATH := $(abspath $(VENV))/share/jupyter
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: all test lint format notebooks exercises book lab bench clean help
+REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.md · tables: results/tables · beside the paper's numbers:" \
+	"results/scorecard.csv · executed notebooks: results/notebooks. Next: make lab opens notebooks/00_start_here.ipynb"
+
+.PHONY: all paper test lint format notebooks exercises book lab bench clean help
 .DELETE_ON_ERROR:
 
-all: $(READY) $(RUNS)  ## regenerate every notebook's figures and tables; executed copies go to results/notebooks
-	@echo "Done: $(words $(RUNS)) notebooks in results/notebooks, figures in figures. Next: make lab opens notebooks/00_start_here.ipynb"
+all: $(READY)  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
+	$(BIN)/python tools/runs.py quick --cores $(CORES)
+	@$(REPORT)
 
-results/notebooks/%.ipynb: notebooks/%.ipynb $(MODULE) $(READY)
-	$(BIN)/python tools/notebooks.py run $< $@
+paper: $(READY)  ## the same at full size, on the real data in the folder that CFHELPERS_DATA names
+	$(BIN)/python tools/runs.py paper --cores $(CORES)
+	@$(REPORT)
 
 test: lint  ## ruff, pytest, and the notebooks' outputs compared by nbval
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist worksteal -q
@@ -56,7 +60,7 @@ bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP and fairlearn, in an
 	$(BENCH)/bin/python benchmarks/audit.py
 
 clean:  ## remove the environments, the executed copies and the book
-	rm -rf $(VENV) $(BENCH) results/notebooks build/book
+	rm -rf $(VENV) $(BENCH) .snakemake results/notebooks build/book
 
 help:  ## list these targets
 	@grep -E '^[a-z]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
