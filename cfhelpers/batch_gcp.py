@@ -16,7 +16,6 @@ from tqdm.auto import tqdm
 from cfhelpers import conformal, fairness, paths
 from cfhelpers._checks import as_array, as_float_column, as_fraction, as_groups, as_scores
 from cfhelpers.datasets import Dataset
-from cfhelpers.experiments import whose_data
 from cfhelpers.graph_scores import score_split
 from cfhelpers.models import BaseModel
 
@@ -98,45 +97,42 @@ def _pinball(residuals: np.ndarray, members: np.ndarray, alpha: float) -> np.nda
     return -found.eqlin.marginals
 
 
-def run(
-    dataset: Dataset,
-    base: BaseModel,
-    *,
-    profile: str = "quick",
-    splits: int = 10,
-    alpha: float = 0.1,
-    cf: pd.DataFrame | None = None,
-) -> pd.DataFrame:
-    """Tidy rows of base and BatchGCP, on the splits and the randomised APS of `experiments.run`, scored in both ways.
+def run(dataset: Dataset, base: BaseModel, cf: pd.DataFrame, alpha: float = 0.1) -> pd.DataFrame:
+    """Tidy rows of the base predictor, of BatchGCP and of conformal fairness, each scored in both ways.
 
-    Classwise rows of `experiments` in `cf` are scored so too, from their thresholds. Rows with the metric
-    "group_coverage" hold the true-label coverage of one `group` of `n` test points.
+    `cf` are the rows that `experiments.run` gave for this dataset and base model: their splits are taken, with the same
+    randomised APS, and their classwise thresholds. Rows with the metric "group_coverage" hold the true-label coverage
+    of one `group` of `n` test points.
     """
-    rows: list[dict] = []
-    for split in tqdm(range(splits), f"BatchGCP, {dataset.name}", leave=False):
+    rows, metrics = [], sorted({metric for metric, _ in MEASURES})
+    cf = cf[(cf["score"] == "aps") & cf["classwise"] & cf["metric"].isin(metrics)]
+    if cf.empty:
+        raise ValueError(f"cf: found no classwise rows of APS for {' and '.join(metrics)}; wanted some of both")
+    for split, found in tqdm(cf.groupby("split"), f"BatchGCP, {dataset.name}", leave=False):
         scored = score_split(dataset, base.probs, base.parts, "aps", split, alpha=alpha)
-        true_scores = scored.scores[scored.calibration, dataset.y[scored.calibration]]
-        gcp = fit(true_scores, dataset.groups[scored.calibration], alpha)
-        scores, y, names = scored.scores[scored.test], dataset.y[scored.test], dataset.groups[scored.test]
-        groups, metrics = as_groups(names, len(names)), {metric for metric, _ in MEASURES}
+        calibration, test = scored.calibration, scored.test
+        gcp = fit(scored.scores[calibration, dataset.y[calibration]], dataset.groups[calibration], alpha)
+        if (stored := found["base_threshold"].iloc[0]) != gcp.base_threshold:
+            wrong = f"found q̂ = {stored} in split {split}; this model and alpha give {gcp.base_threshold}"
+            raise ValueError(f"cf: {wrong}; wanted rows of the same dataset and base model")
+        scores, y, names = scored.scores[test], dataset.y[test], dataset.groups[test]
+        groups = as_groups(names, len(names))
         arms = [("base", metrics, np.nan, conformal.prediction_sets(scores, gcp.base_threshold))]
         arms.append(("batch_gcp", metrics, np.nan, gcp.sets(scores, names)))
-        own = "split == @split and score == 'aps' and classwise and metric in @metrics"
-        for row in () if cf is None else cf.query(own).itertuples():
-            arms.append((ARMS[row.guarantee], {row.metric}, row.c, conformal.prediction_sets(scores, row.threshold)))
+        for row in found.itertuples():
+            arms.append((ARMS[row.guarantee], [row.metric], row.c, conformal.prediction_sets(scores, row.threshold)))
         for arm, asked, c, sets in arms:
-            common = {"arm": arm, "c": c, "split": split, "efficiency": conformal.efficiency(sets)}
+            common = {"arm": arm, "c": c, "split": split, "coverage": conformal.coverage(sets, y)}
+            common["efficiency"] = conformal.efficiency(sets)
             for (metric, scored_on), measure in MEASURES.items():
                 if metric in asked:
-                    found = {"coverage": conformal.coverage(sets, y)}
-                    found["disparity"] = fairness.disparity(sets, y, groups, measure)
-                    rows.append(common | {"metric": metric, "scored_on": scored_on} | found)
+                    value = fairness.disparity(sets, y, groups, measure)
+                    rows.append(common | {"metric": metric, "scored_on": scored_on, "disparity": value})
             if asked == metrics:
                 table = fairness.group_coverages(sets, y, groups, _TRUE).drop(columns="label")
                 common |= {"metric": "group_coverage", "scored_on": "true label"}
                 rows += [common | record for record in table.to_dict("records")]
-    setting = {"dataset": dataset.name, "attribute": dataset.attribute, "source": dataset.source}
-    setting |= {"data": whose_data(dataset), "profile": profile, "model": base.model, "score": "aps"}
+    setting = cf[["dataset", "attribute", "source", "data", "records", "profile", "model", "score"]].iloc[0]
     return pd.DataFrame(rows).assign(**setting)
 
 

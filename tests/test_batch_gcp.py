@@ -1,8 +1,8 @@
 """BatchGCP: at the optimum of its loss, by brute force; each group covered by its law; scored in both ways."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from toy import toy
 
-from cfhelpers import batch_gcp, fairness, paths
+from cfhelpers import batch_gcp, experiments, fairness, models, paths
 from cfhelpers.batch_gcp import MEASURES, fit
 from cfhelpers.conformal import conformal_quantile, prediction_sets
 from cfhelpers.datasets import split
@@ -164,49 +164,37 @@ def test_equal_coverage_of_true_labels_is_no_demographic_parity():
 # What is reported
 
 
+THRESHOLD = [0.8, 0.95, math.inf]  # made up
+
+
 @pytest.fixture(scope="module")
-def scored():
-    """A toy dataset, what a model would say of it, CF rows with made-up thresholds, and the rows of a run."""
+def scored(tmp_path_factory):
+    """A toy dataset, what a model would say of it, rows of `experiments` with made-up thresholds, and the run's own."""
     data = toy(900)
     distance = (data.X["a"].to_numpy()[:, None] - np.arange(data.n_classes)) ** 2
     weights = np.exp(-distance / 2)
-    base = SimpleNamespace(probs=weights / weights.sum(axis=1, keepdims=True), parts=split(data, 0), model="made up")
-    made_up = [
-        ("demographic_parity", "none", 0.1),
-        ("demographic_parity", "fixed-sequence", 0.1),
-        ("disparate_impact", "none", 0.8),
-    ]
-    cf = pd.DataFrame(
-        [
-            {
-                "metric": metric,
-                "guarantee": guarantee,
-                "c": c,
-                "split": at,
-                "score": score,
-                "classwise": classwise,
-                "threshold": [0.8, 0.95, math.inf],
-            }
-            for metric, guarantee, c in made_up
-            for at in range(2)
-            for score, classwise in (("aps", True), ("aps", False), ("tps", True))
-        ]
-    )
-    return data, base, batch_gcp.run(data, base, splits=2, cf=cf)
+    probs = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    base = models.BaseModel("made up", {}, 0, probs, split(data, 0), {}, 0.0, pd.DataFrame())
+    metrics = ["demographic_parity", "disparate_impact", "equal_opportunity"]
+    options = {"scores": ["aps", "tps"], "metrics": metrics, "closeness": [0.1], "progress": False}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "ARTIFACTS", tmp_path_factory.mktemp("artifacts"))
+        cf = experiments.run(data, base, splits=2, **options)
+    cf["threshold"] = [THRESHOLD] * len(cf)
+    return data, base, cf, batch_gcp.run(data, base, cf)
 
 
 def test_a_run_has_a_row_for_every_arm_metric_scoring_and_split(scored):
     rows = scored[-1].query("metric != 'group_coverage'")
     counts = rows.groupby(["arm", "metric"]).size().to_dict()
-    both = {(arm, metric): 4 for arm in ("base", "batch_gcp") for metric in ("demographic_parity", "disparate_impact")}
-    cf = {("cf", "demographic_parity"): 4, ("cf_guarantee", "demographic_parity"): 4, ("cf", "disparate_impact"): 4}
-    assert counts == both | cf
+    arms, metrics = ("base", "batch_gcp", "cf", "cf_guarantee"), ("demographic_parity", "disparate_impact")
+    assert counts == {(arm, metric): 4 for arm in arms for metric in metrics}
     assert not rows.duplicated(["arm", "metric", "scored_on", "split"]).any()
 
 
 @pytest.mark.parametrize("at", range(2))
 def test_a_run_reports_what_its_sets_give_on_the_test_rows_of_the_split(scored, at):
-    data, base, rows = scored
+    data, base, _, rows = scored
     parts = score_split(data, base.probs, base.parts, "aps", at)
     y, groups = data.y[parts.test], data.groups[parts.test]
     true = parts.scores[parts.calibration, data.y[parts.calibration]]
@@ -214,7 +202,7 @@ def test_a_run_reports_what_its_sets_give_on_the_test_rows_of_the_split(scored, 
     sets = {
         "base": prediction_sets(parts.scores[parts.test], conformal_quantile(true, 0.1)),
         "batch_gcp": gcp.sets(parts.scores[parts.test], groups),
-        "cf": prediction_sets(parts.scores[parts.test], [0.8, 0.95, math.inf]),
+        "cf": prediction_sets(parts.scores[parts.test], THRESHOLD),
     }
     for row in rows.query("split == @at and arm != 'cf_guarantee'").to_dict("records"):
         found, covered = sets[row["arm"]], sets[row["arm"]][np.arange(len(y)), y]
@@ -238,6 +226,14 @@ def test_rows_are_saved_under_their_profile_and_dataset(scored, tmp_path, monkey
     path = batch_gcp.save_rows(scored[-1])
     assert path == tmp_path / "runs" / "quick" / "batch_gcp_toy.parquet"
     assert pd.read_parquet(path).equals(scored[-1])
+
+
+def test_rows_of_another_model_or_score_are_refused(scored):
+    data, base, cf, _ = scored
+    with pytest.raises(ValueError, match=r"cf: found q̂ = 0\.\d+ in split 0; .* wanted rows of the same dataset"):
+        batch_gcp.run(data, replace(base, probs=base.probs[:, ::-1]), cf)
+    with pytest.raises(ValueError, match="cf: found no classwise rows of APS"):
+        batch_gcp.run(data, base, cf[cf["score"] == "tps"])
 
 
 # Bad input
