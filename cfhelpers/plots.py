@@ -175,6 +175,8 @@ def _figure(cells: list[list[tuple]], title: str, granular: bool = False) -> Fig
             kind = KINDS[rows["classwise"].iloc[0]] + "\n" if len(cells) == 4 else ""
             ax.set_ylabel(kind + QUANTITIES[what])
         ax.tick_params(labelleft=granular or at_left, labelbottom=not is_bars)
+    if "disparity" in first:  # deviations may reach below a gap of 0, which is where gaps end
+        first["disparity"].set_ylim(bottom=-0.04 * first["disparity"].get_ylim()[1])
     rows = pd.concat([rows for line in cells for rows, _, _ in line])
     fig.suptitle(f"{title} · {_subject(rows)}".removeprefix(" · "), fontsize=12)
     marks = _marks(sorted(set(rows["c"])), granular)
@@ -204,11 +206,12 @@ def _bars(ax: Axes, rows: pd.DataFrame, quantity: str, granular: bool) -> None:
     """Means and deviations over the splits: bars by the paper's rule, diamonds with a guarantee, the base predictor."""
     x, keys = _places(rows)
     c, base = x.index.get_level_values(1), f"base_{quantity}"
-    table = rows.groupby(keys)[[quantity, base]].agg(["mean", "std"]).fillna(0)
+    table = rows.groupby(keys)[[quantity, base, "feasible"]].agg(["mean", "std"]).fillna(0)
     ruled, promised = (table.loc[guarantee].reindex(x.index) for guarantee in RULES)
     level, sd = ruled[base, "mean"], ruled[base, "std"]
     middle, width, shift = (x + 0.24, 0.45, 0.12) if granular else (x, 0.9, 0.2)
-    ax.bar(middle, ruled[quantity, "mean"], width, color=[f"C{place}" for place in c.factorize(sort=True)[0]])
+    solid = zip(c.factorize(sort=True)[0], 0.35 + 0.65 * ruled["feasible", "mean"], strict=True)
+    ax.bar(middle, ruled[quantity, "mean"], width, color=[(f"C{place}", alpha) for place, alpha in solid])
     if granular:
         ax.bar(x - 0.24, level, 0.45, color="0.75", lw=0, yerr=sd, error_kw={"ecolor": "0.35", "elinewidth": 1})
     else:
@@ -252,6 +255,6 @@ def _marks(closeness: list[float], granular: bool) -> dict[str, Any]:
         "the paper's rule, ± sd over splits": (Patch(color="0.7"), Line2D([], [], color="0.2")),
         "with a guarantee, ± sd": Line2D([], [], **DIAMOND | {"ls": "-"}),
         "number of splits with a gap beyond c": Patch(color=mpl.colormaps["Reds"](0.6)),
-        "number of splits in which no finite λ does": Patch(color=mpl.colormaps["Greys"](0.6)),
+        "… in which no finite λ does (pale bars)": Patch(color=mpl.colormaps["Greys"](0.6)),
         "all labels": Line2D([], [], color="0.4", ls=":", lw=1),
     }

@@ -136,6 +136,13 @@ def test_darker_ground_means_more_splits():
     assert light.corr(share, method="spearman") == pytest.approx(-1)
 
 
+def test_bars_are_the_paler_the_more_splits_have_no_finite_threshold():
+    rows = some_rows(splits=5)
+    ax = grid(plots.fairness_bars(rows, True), 2)[0, 0]
+    alpha = [patch.get_facecolor()[3] for patch in ax.containers[0]]
+    assert alpha == pytest.approx(0.35 + 0.65 * np.array(wanted(rows, "feasible", score="aps")))
+
+
 def test_panels_hold_only_their_kind_of_threshold():
     rows = some_rows()
     single = grid(plots.fairness_bars(rows, False), 2)
