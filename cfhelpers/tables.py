@@ -173,7 +173,7 @@ def _layout(numbers: pd.DataFrame, fair: pd.Series, names: tuple, index: list[st
     table = numbers.assign(
         text=text.where(~(fair & is_disparity), "**" + text + "**"),
         dataset=numbers["dataset"].map(DATASETS) + ", " + numbers["attribute"].str.replace("+", " × "),
-        data=[_data(*pair) for pair in zip(numbers["data"], numbers["dataset"], strict=True)],
+        data=[data_words(*pair) for pair in zip(numbers["data"], numbers["dataset"], strict=True)],
         λ=numbers["classwise"].map({True: "classwise", False: "single"}),
         score=numbers["score"].str.upper(),
         quantity=is_disparity.map({True: names[0], False: "Efficiency"}),
@@ -187,7 +187,7 @@ def _layout(numbers: pd.DataFrame, fair: pd.Series, names: tuple, index: list[st
     return wide.reindex(index=rows, columns=heads if len(columns) > 1 else heads.get_level_values(0))
 
 
-def _data(data: str, dataset: str) -> str:
+def data_words(data: str, dataset: str) -> str:
     """What a table says of its records: real, or how they differ from the paper's."""
     other = "real, fewer features" if dataset.startswith("pokec") else "real, other year"
     return {"the paper's": "real", "other": other}.get(data, data)
