@@ -141,7 +141,7 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
     means = long.groupby([*SETTING, "arm", "quantity"], observed=True).agg(
         mean=("value", "mean"), sd=("value", "std"), splits=("split", "nunique"), share_beyond=("beyond", "mean")
     )
-    return means.reset_index().astype({"dataset": str, "score": str, "arm": str})
+    return means.round(6).reset_index().astype({"dataset": str, "score": str, "arm": str})
 
 
 def disparate_impact_table(rows: pd.DataFrame) -> pd.DataFrame:
