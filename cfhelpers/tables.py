@@ -14,6 +14,7 @@ DATASETS = {"credit": "Credit", "acs_income": "ACSIncome", "acs_education": "ACS
 DATASETS |= {"pokec_n": "Pokec-n", "pokec_z": "Pokec-z"}
 SCORES = ("aps", "raps", "tps", "cfgnn", "daps")  # in the order of the paper's tables
 ARMS = ("Base", "CF", "CF with guarantee")
+SHARES = ["beyond", "infinite"]
 SETTING = ["dataset", "attribute", "data", "metric", "classwise", "c", "score"]
 LATEX = {sign: f"\\{sign}" for sign in "&%_#{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "–": "--"}
 LATEX |= {"^": r"\textasciicircum{}", "$": r"\$", "<": "$<$", ">": "$>$", "±": r"$\pm$", "×": r"$\times$"}
@@ -128,27 +129,29 @@ def _latex(text: str) -> str:
 def tidy(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, sd and number of splits of disparity and efficiency for every setting and arm, from rows of `experiments`.
 
-    Arms: Base (λ = q̂), CF (the paper's rule), CF with guarantee. `share_beyond`: of splits with a disparity beyond c.
+    Arms: Base (λ = q̂), CF (the paper's rule), CF with guarantee. `share_beyond`: of splits with a disparity beyond c;
+    `share_infinite`: of splits in which no finite λ serves, so that some label is in every set.
     """
+    rows = rows.assign(infinite=1.0 - rows["feasible"])
     plain = rows[rows["guarantee"] == "none"]
     base = plain.assign(**{name: plain[f"base_{name}"] for name in ("disparity", "efficiency", "beyond")})
+    base["infinite"] = None
     arms = dict(zip(ARMS, (base, plain, rows[rows["guarantee"] != "none"]), strict=True))
     long = pd.concat([part.assign(arm=arm) for arm, part in arms.items()])
-    long = long.melt([*SETTING, "arm", "split", "beyond"], ["disparity", "efficiency"], var_name="quantity")
-    long["beyond"] = long["beyond"].astype(float).where(long["quantity"] == "disparity")
+    long = long.melt([*SETTING, "arm", "split", *SHARES], ["disparity", "efficiency"], var_name="quantity")
+    long[SHARES] = long[SHARES].astype(float).where(long["quantity"] == "disparity")
     for name, order in (("dataset", DATASETS), ("score", SCORES), ("arm", ARMS)):
         long[name] = pd.Categorical(long[name], list(order))
-    means = long.groupby([*SETTING, "arm", "quantity"], observed=True).agg(
-        mean=("value", "mean"), sd=("value", "std"), splits=("split", "nunique"), share_beyond=("beyond", "mean")
-    )
-    return means.round(6).reset_index().astype({"dataset": str, "score": str, "arm": str})
+    cells = long.groupby([*SETTING, "arm", "quantity"], observed=True)
+    means = cells.agg(mean=("value", "mean"), sd=("value", "std"), splits=("split", "nunique"))
+    means = means.join(cells[SHARES].mean().add_prefix("share_")).round(6)
+    return means.reset_index().astype({"dataset": str, "score": str, "arm": str})
 
 
 def disparate_impact_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """The paper's Tab 3 and E1–E5 as text: ratio, share of splits below c, efficiency; columns score and arm."""
+    """The paper's Tab 3 and E1–E5 as text: ratio, shares of splits, efficiency; columns score and arm."""
     numbers = tidy(rows[rows["metric"] == "disparate_impact"])
-    fair = numbers["mean"] >= numbers["c"]
-    names = ("Disp. Impact", "Splits below c")
+    fair, names = numbers["mean"] >= numbers["c"], ("Disp. Impact", "Splits below c")
     return _layout(numbers, fair, names, ["dataset", "data", "λ", "quantity"], ["score", "arm"])
 
 
@@ -157,7 +160,7 @@ def predictive_parity_table(rows: pd.DataFrame) -> pd.DataFrame:
     numbers = tidy(rows[rows["metric"] == "predictive_parity_proxy"])
     base = numbers[(numbers["arm"] == "Base") & (numbers["c"] == numbers["c"].min())]
     ours = numbers[numbers["arm"] != "Base"].assign(column=lambda table: table["c"].map("c = {:.2f}".format))
-    copies = [base.assign(arm=arm, column="Base", share_beyond=float("nan"), c=-1.0) for arm in ours["arm"].unique()]
+    copies = [base.assign(arm=arm, column="Base", share_beyond=None, c=-1.0) for arm in ours["arm"].unique()]
     both = pd.concat([ours, *copies], ignore_index=True)
     names = ("Proxy disparity", "Splits above c")
     index = ["dataset", "data", "λ", "score", "arm", "quantity"]
@@ -168,7 +171,8 @@ def _layout(numbers: pd.DataFrame, fair: pd.Series, names: tuple, index: list[st
     """Text `mean ± sd`, in bold where a disparity is `fair`, and shares of splits, by these index and column names."""
     if numbers.empty:
         raise ValueError(f"rows: found none for a table of {names[0]!r}; wanted rows of its metric")
-    text = numbers["mean"].map("{:.3f}".format) + numbers["sd"].map(lambda sd: "" if pd.isna(sd) else f" ± {sd:.3f}")
+    text = numbers["mean"].map("{:.3f}".format, na_action="ignore")
+    text += numbers["sd"].map(" ± {:.3f}".format, na_action="ignore").fillna("")
     is_disparity = numbers["quantity"] == "disparity"
     table = numbers.assign(
         text=text.where(~(fair & is_disparity), "**" + text + "**"),
@@ -178,9 +182,12 @@ def _layout(numbers: pd.DataFrame, fair: pd.Series, names: tuple, index: list[st
         score=numbers["score"].str.upper(),
         quantity=is_disparity.map({True: names[0], False: "Efficiency"}),
     )
-    shares = table[is_disparity].assign(quantity=names[1], text=table["share_beyond"].map("{:.0%}".format))
-    shares["text"] = shares["text"].where(shares["share_beyond"].notna())
-    table = pd.concat([table[is_disparity], shares, table[~is_disparity]])
+    parts = [table[is_disparity]]
+    for name, words in (("share_beyond", names[1]), ("share_infinite", "Splits with λ = ∞")):
+        if table[name].astype(float).any() or name == "share_beyond":
+            text = table[name].map("{:.0%}".format, na_action="ignore")
+            parts.append(table[is_disparity].assign(quantity=words, text=text))
+    table = pd.concat([*parts, table[~is_disparity]])
     table = table.sort_values(index, key=lambda column: pd.Series(pd.factorize(column)[0], column.index), kind="stable")
     wide = table.pivot(index=index, columns=columns, values="text")
     rows, heads = (pd.MultiIndex.from_frame(table[names_].drop_duplicates()) for names_ in (index, columns))

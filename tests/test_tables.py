@@ -28,13 +28,9 @@ def rows_for(dataset, attribute, data="simulated", scores=SCORES, metric="dispar
         rows[name] = rng.random(len(rows))
         rows[f"base_{name}"] = rows.groupby(["score", "split"])[name].transform("first")  # the same for every rule
     for prefix in ("", "base_"):
-        beyond = (
-            rows[f"{prefix}disparity"] < rows["c"]
-            if metric == "disparate_impact"
-            else rows[f"{prefix}disparity"] > rows["c"]
-        )
-        rows[f"{prefix}beyond"] = beyond
-    return rows
+        compare = pd.Series.lt if metric == "disparate_impact" else pd.Series.gt
+        rows[f"{prefix}beyond"] = compare(rows[f"{prefix}disparity"], rows["c"])
+    return rows.assign(feasible=True)
 
 
 @pytest.fixture
@@ -195,6 +191,19 @@ def test_the_table_of_disparate_impact_shows_the_numbers_bold_from_four_fifths()
     assert shares.loc[(*place, "single"), ("RAPS", "CF with guarantee")] == f"{below:.0%}"
 
 
+def test_a_table_says_in_how_many_splits_no_finite_threshold_serves():
+    rows = rows_for("credit", "age")
+    assert "Splits with λ = ∞" not in tables.disparate_impact_table(rows).index.get_level_values("quantity")
+    some = (rows["guarantee"] != "none") & (rows["split"] == 0) & (rows["score"] == "tps") & rows["classwise"]
+    shown = tables.disparate_impact_table(rows.assign(feasible=~some))
+    line = shown.loc[("Credit, age", "simulated", "classwise", "Splits with λ = ∞")]
+    assert line["TPS"].fillna("–").to_list() == ["–", "0%", "25%"] and line["APS", "CF with guarantee"] == "0%"
+    numbers = tables.tidy(rows.assign(feasible=~some)).query("share_infinite > 0")
+    assert numbers[["score", "arm", "quantity", "classwise", "share_infinite"]].to_numpy().tolist() == [
+        ["tps", "CF with guarantee", "disparity", True, 0.25]
+    ]
+
+
 def test_datasets_come_in_the_order_of_the_paper_and_a_score_that_was_not_run_is_a_dash():
     rows = pd.concat([rows_for("acs_income", "race", "other"), rows_for("credit", "age", scores=tables.SCORES)])
     shown = tables.disparate_impact_table(rows)
@@ -254,6 +263,15 @@ def test_the_table_of_the_proxy_keeps_single_and_classwise_apart_and_shows_the_b
 def test_a_single_split_has_no_deviation():
     shown = tables.disparate_impact_table(rows_for("credit", "age", splits=1))
     assert not shown.map(lambda text: "±" in text).any(axis=None) and not shown.isna().any(axis=None)
+
+
+def test_a_disparity_that_is_nowhere_defined_is_missing():
+    rows = rows_for("credit", "age")
+    rows.loc[rows["score"] == "tps", "disparity"] = np.nan
+    shown = tables.disparate_impact_table(rows).xs("Disp. Impact", level="quantity")
+    assert (
+        shown["TPS", "CF"].isna().all() and shown["TPS", "Base"].notna().all() and shown["APS"].notna().all(axis=None)
+    )
 
 
 def test_rows_of_another_metric_make_no_table():
