@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cfhelpers import paths
+from cfhelpers import experiments, paths
 
 EFFICIENCY_TOLERANCE = 0.05  # relative to the paper's number
 DISPARITY_TOLERANCE = 0.05  # absolute, of a difference or a ratio
@@ -24,7 +24,7 @@ TABLES = {  # label in the paper's text -> id, and the notebook that makes it
     "tab:disparate_gcp": ("Tab E6", 12),
 }
 SETTING = ["dataset", "attribute", "classwise", "score", "arm", "metric", "c", "quantity"]
-MADE_BY = ["source", "data", "profile", "model"]
+MADE_BY = ["source", "data", "records", "profile", "model"]
 QUANTITIES = ("efficiency", "disparity")
 AVERAGE = 0.125  # Tab 4's base is an average over c = .05, .10, .15, .20; so is this
 BASE_DISPARITY = (
@@ -36,12 +36,12 @@ POKEC_Z_GENDER = {"aps": ".751 → .790", "tps": ".716 → .790", "cfgnn": ".682
 
 def load() -> tuple[pd.DataFrame, pd.DataFrame]:
     """The tidy rows and the BatchGCP rows of every profile, as far as they were made; either may be empty."""
-    files = sorted((paths.RESULTS / "runs").glob("*/[!.]*.parquet"))
-    batch = [file for file in files if file.name.startswith("batch_gcp_")]
-    tidy = [file for file in files if file not in batch]
-    return tuple(
-        pd.concat(map(pd.read_parquet, some), ignore_index=True) if some else pd.DataFrame() for some in (tidy, batch)
-    )
+    try:
+        rows = experiments.load_rows()
+    except FileNotFoundError:
+        rows = pd.DataFrame()
+    batch = [pd.read_parquet(file) for file in sorted((paths.RESULTS / "runs").glob("*/batch_gcp_*.parquet"))]
+    return rows, pd.concat(batch, ignore_index=True) if batch else pd.DataFrame()
 
 
 def scorecard(reported: pd.DataFrame, rows: pd.DataFrame, batch_rows: pd.DataFrame) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def scorecard(reported: pd.DataFrame, rows: pd.DataFrame, batch_rows: pd.DataFra
         splits=ours["splits"].fillna(0).astype(int),
         difference=difference.where(data.isin(["the paper's", "other"])),
         tolerance=tolerance.where(data == "the paper's"),
-        **ours[["source", "data", "profile"]],
+        **ours[["source", "data", "records", "profile"]],
         notebook=card["table"].map(lambda table: TABLES[table][1]),
     )
     words = {
@@ -96,7 +96,7 @@ def _summarise(rows: pd.DataFrame, batch_rows: pd.DataFrame) -> pd.DataFrame:
         same_split = [name for name in columns if name not in ("c", "value")]
         parts.append(base.groupby(same_split, as_index=False)[["c", "value"]].mean())
     if len(batch_rows):
-        batch_rows = batch_rows[batch_rows["arm"] == "batch_gcp"].assign(classwise=True, c=0.8, model="")
+        batch_rows = batch_rows[batch_rows["arm"] == "batch_gcp"].assign(classwise=True, c=0.8)
         fixed, true = (batch_rows[batch_rows["scored_on"] == scored] for scored in ("fixed label", "true label"))
         parts += [fixed.assign(quantity=name, value=fixed[name]) for name in QUANTITIES]
         parts.append(true.assign(quantity="true label", value=true["disparity"]))
@@ -129,7 +129,6 @@ def _reasons(card: pd.DataFrame, true_label: pd.Series) -> pd.Series:
     scored = true_label.map(lambda found: "" if np.isnan(found) else f" (on the true label {found:.3f})")
     notes = [
         ("no rows: make or make paper makes them", status == "not run here"),
-        ("real records, of another year or with fewer features", status == "other year"),
         ("ours is undefined on every split", (status == "differs") & card["ours"].isna()),
         (BASE_DISPARITY, off & disparity & (arm == "base")),
         ("the paper's RAPS cannot be traced (erratum 7)", score == "raps"),
