@@ -159,14 +159,10 @@ CHECKS = [
 ]
 
 
-LATER = ("09", "10", "11", "12")  # numbers kept for the tables and figures of the paper
-
-
 def check_numbering(names):
-    """Consecutive from 00 but for the numbers kept for later, one notebook per number."""
+    """Consecutive from 00, one notebook per number."""
     numbers = [name[:2] for name in sorted(names)]
-    wanted = [number for number in map("{:02d}".format, range(16)) if number in numbers or number not in LATER]
-    wanted = wanted[: len(numbers)]
+    wanted = list(map("{:02d}".format, range(len(numbers))))
     return [] if numbers == wanted else [f"notebooks are {sorted(names)}; wanted {wanted}"]
 
 
