@@ -6,12 +6,14 @@ from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from scipy.stats import betabinom
 
 from cfhelpers import paths
 from cfhelpers._checks import one_of
@@ -34,6 +36,7 @@ SHADES = {"base_beyond": "Reds", "beyond": "Reds", "infinite": "Greys"}
 DOT = {"color": "black", "marker": "o", "ls": "", "ms": 3.5}
 DIAMOND = {"color": "0.1", "marker": "D", "ls": "", "mfc": "white", "ms": 4, "mew": 0.9}
 DASHES = {"color": "black", "ls": (0, (2, 1)), "lw": 1.3}
+RED = {"color": "crimson", "ls": "-", "lw": 1.5}  # BatchGCP
 
 
 def use_style() -> None:
@@ -258,3 +261,75 @@ def _marks(closeness: list[float], granular: bool) -> dict[str, Any]:
         "… in which no finite λ does (pale bars)": Patch(color=mpl.colormaps["Greys"](0.6)),
         "all labels": Line2D([], [], color="0.4", ls=":", lw=1),
     }
+
+
+def batch_gcp_bars(rows: pd.DataFrame, title: str = "") -> Figure:
+    """Set sizes, and gaps by demographic parity of a fixed and of the true label, from rows of `batch_gcp.run`.
+
+    Bars by the paper's rule, diamonds with a guarantee, lines for the base predictor and BatchGCP, which know no c.
+    """
+    rows = rows[rows["metric"] == "demographic_parity"].assign(classwise=True)
+    fig, axes = plt.subplots(1, 3, figsize=(11.5, 4.6))
+    axes[2].sharey(axes[1])
+    for ax, scored_on in zip(axes, ("", "fixed label", "true label"), strict=True):
+        part, quantity = (
+            rows[rows["scored_on"] == (scored_on or "fixed label")],
+            "disparity" if scored_on else "efficiency",
+        )
+        table = part.groupby(["arm", "c"], dropna=False)[quantity].agg(["mean", "std"]).fillna(0)
+        c = table.loc["cf"].index
+        x = pd.Series(range(len(c)), c)
+        ax.bar(x, table.loc["cf", "mean"], 0.85, color=[f"C{place}" for place in x])
+        for arm, look in (("base", DASHES), ("batch_gcp", RED)):
+            ((mean, sd),) = table.loc[arm].to_numpy()
+            ax.axhspan(mean - sd, mean + sd, color=look["color"], alpha=0.15, lw=0)
+            ax.axhline(mean, **look)
+        ax.errorbar(x - 0.15, *table.loc["cf"].T.to_numpy(), fmt="none", ecolor="0.2", elinewidth=1)
+        ax.errorbar(x + 0.15, *table.loc["cf_guarantee"].T.to_numpy(), **DIAMOND, elinewidth=0.9)
+        names, splits = [f"c = {value:.2f}" for value in c], part["split"].nunique()
+        if scored_on:
+            ax.plot(x, c, **DOT)
+        if scored_on == "fixed label":
+            beyond = (part["disparity"] > part["c"] + 1e-12).groupby([part["arm"], part["c"]]).sum()
+            for arm in ("cf", "cf_guarantee"):
+                names = [f"{name}\n{n} of {splits}" for name, n in zip(names, beyond[arm], strict=True)]
+            ax.set_xlabel("splits beyond c: by the paper's rule,\nand below it with a guarantee", fontsize=9)
+        ax.set_xticks(x, names, fontsize=9)
+        ax.set_title(QUANTITIES[quantity] + (f", {scored_on}" if scored_on else ""), fontsize=11)
+        ax.grid(visible=False, axis="x")
+    axes[1].set_ylim(bottom=-0.04 * axes[1].get_ylim()[1])
+    fig.suptitle(f"{title} · {_subject(rows)}".removeprefix(" · "), fontsize=12)
+    bands = [(Patch(color=look["color"], alpha=0.15), Line2D([], [], **look)) for look in (DASHES, RED)]
+    marks = {"base APS, ± sd": bands[0], "BatchGCP, ± sd": bands[1]}
+    marks |= {
+        name: mark for name, mark in _marks([], granular=False).items() if name.startswith(("c,", "the ", "with"))
+    }
+    fig.legend(marks.values(), marks, loc="outside lower center", ncols=5, fontsize=9)
+    return fig
+
+
+def group_coverage_dots(rows: pd.DataFrame, alpha: float = 0.1) -> Figure:
+    """True-label coverage by group, of the base predictor and of BatchGCP; a panel per dataset, large groups first.
+
+    `rows` of `batch_gcp.run`. Grey: where nine splits of ten lie if the threshold is the group's own conformal quantile
+    of as many calibration points as there are test points.
+    """
+    panels = list(rows[rows["metric"] == "group_coverage"].groupby("dataset", sort=False))
+    fig, axes = plt.subplots(1, len(panels), figsize=(5.75 * len(panels), 4.8), sharey=True, squeeze=False)
+    for ax, (dataset, part) in zip(axes[0], panels, strict=True):
+        n = part.groupby("group")["n"].mean().round().sort_values(ascending=False)
+        rank, x = np.ceil((n + 1) * (1 - alpha) - 1e-9), np.arange(len(n))
+        low, high = (betabinom.ppf(level, n, rank, n + 1 - rank) / n for level in (0.05, 0.95))
+        ax.bar(x, high - low, 0.7, low, color="0.88", lw=0)
+        ax.axhline(1 - alpha, color="0.4", ls=":", lw=1)
+        for shift, arm, name, look in ((-0.12, "base", "base APS", "ko"), (0.12, "batch_gcp", "BatchGCP", "s")):
+            table = part[part["arm"] == arm].groupby("group")["coverage"].agg(["mean", "std"]).fillna(0).loc[n.index]
+            color = {} if arm == "base" else {"color": RED["color"]}
+            ax.errorbar(x + shift, table["mean"], table["std"], fmt=look, ms=5, elinewidth=1.2, label=name, **color)
+        ax.set_xticks(x, [f"{group} ({size:,.0f})" for group, size in n.items()], rotation=35, ha="right", fontsize=9)
+        records, splits = part["records"].iloc[0], part["split"].nunique()
+        ax.set_title(f"{DATASETS.get(dataset, dataset)} · {splits} splits\n{records}", fontsize=11)
+        ax.grid(visible=False, axis="x")
+    axes[0, 0].set_ylabel("coverage of the true label")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return fig

@@ -4,13 +4,14 @@ import math
 from dataclasses import replace
 from itertools import combinations
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 from toy import toy
 
-from cfhelpers import batch_gcp, experiments, fairness, models, paths
+from cfhelpers import batch_gcp, experiments, fairness, models, paths, plots
 from cfhelpers.batch_gcp import MEASURES, fit
 from cfhelpers.conformal import conformal_quantile, prediction_sets
 from cfhelpers.datasets import split
@@ -234,6 +235,48 @@ def test_rows_of_another_model_or_score_are_refused(scored):
         batch_gcp.run(data, replace(base, probs=base.probs[:, ::-1]), cf)
     with pytest.raises(ValueError, match="cf: found no classwise rows of APS"):
         batch_gcp.run(data, base, cf[cf["score"] == "tps"])
+
+
+# What is drawn
+
+
+def middle(line):
+    return float(np.mean(line.get_ydata()))
+
+
+def test_the_bars_are_means_over_splits_and_the_lines_base_and_batch_gcp(scored):
+    rows = scored[-1][scored[-1]["metric"] == "demographic_parity"]
+    panels = [("fixed label", "efficiency"), ("fixed label", "disparity"), ("true label", "disparity")]
+    fig = plots.batch_gcp_bars(scored[-1])
+    for ax, (scored_on, quantity) in zip(fig.axes, panels, strict=True):
+        means = rows[rows["scored_on"] == scored_on].groupby("arm")[quantity].mean()
+        assert ax.patches[0].get_height() == pytest.approx(means["cf"])
+        lines = {line.get_color(): middle(line) for line in ax.lines if len(set(line.get_ydata())) == 1}
+        assert lines[plots.RED["color"]] == pytest.approx(means["batch_gcp"])
+        assert pytest.approx(means["base"]) in [middle(line) for line in ax.lines]
+    plt.close(fig)
+
+
+def test_splits_beyond_c_are_counted_on_fixed_labels(scored):
+    rows = scored[-1].copy()
+    own = (rows["arm"] == "cf") & (rows["scored_on"] == "fixed label") & (rows["metric"] == "demographic_parity")
+    rows.loc[own, "disparity"] = [0.3, 0.1 + 1e-15]
+    rows.loc[rows["arm"] == "cf_guarantee", "disparity"] = 0.0
+    fig = plots.batch_gcp_bars(rows)
+    assert [label.get_text() for label in fig.axes[1].get_xticklabels()] == ["c = 0.10\n1 of 2\n0 of 2"]
+    plt.close(fig)
+
+
+def test_the_dots_are_the_groups_mean_coverages_from_large_to_small(scored):
+    rows = scored[-1][scored[-1]["metric"] == "group_coverage"]
+    fig = plots.group_coverage_dots(scored[-1])
+    (ax,) = fig.axes
+    assert [label.get_text().split()[0] for label in ax.get_xticklabels()] == ["many", "few"]
+    drawn = {container.get_label(): container.lines[0].get_ydata() for container in ax.containers[1:]}
+    for arm, name in (("base", "base APS"), ("batch_gcp", "BatchGCP")):
+        means = rows[rows["arm"] == arm].groupby("group")["coverage"].mean()
+        assert drawn[name] == pytest.approx(means[["many", "few"]].to_numpy())
+    plt.close(fig)
 
 
 # Bad input
