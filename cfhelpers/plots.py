@@ -236,11 +236,11 @@ def _numbers(ax: Axes, rows: pd.DataFrame, what: str, granular: bool) -> None:
     lines = [line for line in NUMBERS if what == "splits" or what in line[2]]
     for y, (_, guarantee, column) in enumerate(lines):
         found = table[column].agg(["sum", "mean"]).loc[guarantee].reindex(x.index)
-        ax.bar(x, 0.92, 0.96, y + 0.04, color=mpl.colormaps[SHADES[column]](0.75 * found["mean"]), lw=0)
+        ax.bar(x, 0.92, 0.92, y + 0.04, color=mpl.colormaps[SHADES[column]](0.75 * found["mean"]), lw=0)
         for place, number, share in zip(x, found["sum"], found["mean"], strict=True):
             color = "white" if share > 0.6 else "0.15" if number else "0.75"
             middle = {"ha": "center", "va": "center", "in_layout": False}
-            ax.text(place, y + 0.53, f"{number:.0f}", fontsize=6.5, color=color, **middle)
+            ax.text(place, y + 0.53, f"{number:.0f}", fontsize=6.5 if number < 10 else 6, color=color, **middle)
     ax.set_ylim(max(len(lines), 3), 0)
     ax.set_yticks([y + 0.5 for y in range(len(lines))], [name for name, _, _ in lines], fontsize=8)
     middle = x.groupby(level=0, sort=False).mean()
