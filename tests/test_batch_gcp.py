@@ -231,8 +231,11 @@ def test_rows_are_saved_under_their_profile_and_dataset(scored, tmp_path, monkey
 
 def test_rows_of_another_model_or_score_are_refused(scored):
     data, base, cf, _ = scored
-    with pytest.raises(ValueError, match=r"cf: found q̂ = 0\.\d+ in split 0; .* wanted rows of the same dataset"):
+    told = r"cf: split 0 has \d+ calibration points and q̂ = 0\.\d+; wanted \d+ calibration points"
+    with pytest.raises(ValueError, match=told):
         batch_gcp.run(data, replace(base, probs=base.probs[:, ::-1]), cf)
+    with pytest.raises(ValueError, match=told):
+        batch_gcp.run(data, base, cf.assign(n_calibration=cf["n_calibration"] + 1))
     with pytest.raises(ValueError, match="cf: found no classwise rows of APS"):
         batch_gcp.run(data, base, cf[cf["score"] == "tps"])
 
