@@ -169,6 +169,13 @@ def test_outside_of_the_tolerance_the_conclusion_decides(reported, why, rows, wo
     assert found["status"] == word and found["reason"] == ("unexplained" if word == "differs" else ""), why
 
 
+def test_the_base_is_compared_with_cf(reported):
+    place = CREDIT | {"arm": "base", "quantity": "disparity"}
+    for disparity, word in ((0.75, "close"), (0.71, "differs"), (0.703, "differs")):  # print: base .646, CF .821
+        card = scorecard.scorecard(reported, tidy(base_disparity=0.705, disparity=disparity), NOTHING)
+        assert one(card, **place)["status"] == word
+
+
 def test_a_mean_at_c_but_for_a_tie_is_not_beyond_it(reported):
     """CF's disparity lies at c by construction: which side of it the third digit falls on is no conclusion."""
     place = CREDIT | {"arm": "cf", "quantity": "efficiency"}
@@ -343,6 +350,9 @@ def test_splits_without_a_number_are_left_out_and_a_number_that_is_undefined_dif
     none = one(scorecard.scorecard(reported, tidy(disparity=np.nan), NOTHING), **place)
     assert none["splits"] == 0 and none["status"] == "differs" and none["reason"] == "ours is undefined on every split"
     assert np.isnan(none["ours"]) and np.isnan(none["difference"])
+    equal = CREDIT | {"score": "cfgnn", "arm": "cf", "quantity": "disparity"}  # in print, CF is equal to the base
+    undefined = tidy(score="cfgnn", disparity=np.nan, base_disparity=np.nan)
+    assert one(scorecard.scorecard(reported, undefined, NOTHING), **equal)["status"] == "differs"
     for data in ("other", "simulated"):
         shown = one(scorecard.scorecard(reported, tidy(disparity=np.nan, data=data), NOTHING), **place)
         assert shown["status"] == {"other": "other year"}.get(data, data) and np.isnan(shown["difference"])
