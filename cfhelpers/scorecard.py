@@ -126,7 +126,9 @@ def _reasons(card: pd.DataFrame, true_label: pd.Series) -> pd.Series:
     score, arm, status, disparity = card["score"], card["arm"], card["status"], card["quantity"] == "disparity"
     proxy, gender = card["id"] == "Tab 4", (card["dataset"] == "pokec_z") & (card["attribute"] == "gender")
     off, authors = status.isin(["close", "differs"]), score.map(POKEC_Z_GENDER)
-    scored = true_label.map(lambda found: "" if np.isnan(found) else f" (on the true label {found:.3f})")
+    scored = true_label.map(lambda found: "" if np.isnan(found) else f" (on the true label {found:.3f})").where(
+        disparity, ""
+    )
     notes = [
         ("no rows: make or make paper makes them", status == "not run here"),
         ("ours is undefined on every split", (status == "differs") & card["ours"].isna()),
