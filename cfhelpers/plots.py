@@ -280,9 +280,9 @@ def batch_gcp_bars(rows: pd.DataFrame, title: str = "") -> Figure:
         c = table.loc["cf"].index
         x = pd.Series(range(len(c)), c)
         ax.bar(x, table.loc["cf", "mean"], 0.85, color=[f"C{place}" for place in x])
-        for arm, look in (("base", DASHES), ("batch_gcp", RED)):
+        for arm, look in (("batch_gcp", RED), ("base", DASHES)):
             ((mean, sd),) = table.loc[arm].to_numpy()
-            ax.axhspan(mean - sd, mean + sd, color=look["color"], alpha=0.15, lw=0)
+            ax.axhspan(mean - sd, mean + sd, color=look["color"], alpha=0.15, lw=0, zorder=0.5)
             ax.axhline(mean, **look)
         ax.errorbar(x - 0.15, *table.loc["cf"].T.to_numpy(), fmt="none", ecolor="0.2", elinewidth=1)
         ax.errorbar(x + 0.15, *table.loc["cf_guarantee"].T.to_numpy(), **DIAMOND, elinewidth=0.9)
@@ -320,6 +320,7 @@ def group_coverage_dots(rows: pd.DataFrame, alpha: float = 0.1) -> Figure:
         n = part.groupby("group")["n"].mean().round().sort_values(ascending=False)
         rank, x = np.ceil((n + 1) * (1 - alpha) - 1e-9), np.arange(len(n))
         low, high = (betabinom.ppf(level, n, rank, n + 1 - rank) / n for level in (0.05, 0.95))
+        ax.use_sticky_edges = False
         ax.bar(x, high - low, 0.7, low, color="0.88", lw=0)
         ax.axhline(1 - alpha, color="0.4", ls=":", lw=1)
         for shift, arm, name, look in ((-0.12, "base", "base APS", "ko"), (0.12, "batch_gcp", "BatchGCP", "s")):
