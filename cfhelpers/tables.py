@@ -172,7 +172,7 @@ def _layout(numbers: pd.DataFrame, fair: pd.Series, names: tuple, index: list[st
     if numbers.empty:
         raise ValueError(f"rows: found none for a table of {names[0]!r}; wanted rows of its metric")
     text = numbers["mean"].map("{:.3f}".format, na_action="ignore")
-    text += numbers["sd"].map(" ± {:.3f}".format, na_action="ignore").fillna("")
+    text += numbers["sd"].map(lambda sd: "" if pd.isna(sd) else f" ± {sd:.3f}")
     is_disparity = numbers["quantity"] == "disparity"
     table = numbers.assign(
         text=text.where(~(fair & is_disparity), "**" + text + "**"),
