@@ -27,8 +27,8 @@ ALSO_WRITES = {  # beside what the catalogue says
     "12_batch_gcp": ["results/runs/{}/batch_gcp_acs_income.parquet", "results/runs/{}/batch_gcp_acs_education.parquet"],
     LAST: ["results/scorecard.csv"],
 }
-OPTIONS = ["--cores=2", "--scheduler=greedy", "--keep-going", "--rerun-incomplete", "--nolock"]
-OPTIONS += ["--quiet", "rules", "host", "reason"]
+OPTIONS = ["--quiet", "rules", "host", "reason", "--cores=2", "--scheduler=greedy"]
+OPTIONS += ["--keep-going", "--rerun-incomplete", "--nolock"]
 NOISE = ("Assuming", "Execute", "Finished", "Provided cores", "Rules claiming", "Select jobs", "Using shell", "host:")
 
 
