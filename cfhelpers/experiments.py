@@ -202,6 +202,7 @@ def run(
             parts.append(_kept(key | {"score": score, "split": split, "own": own}, compute))
     setting = {"dataset": dataset.name, "attribute": dataset.attribute.replace(" × ", "+"), "source": dataset.source}
     setting |= {"data": whose_data(dataset), "records": _records(dataset), "profile": profile, "model": base.model}
+    setting |= {"parameters": json.dumps(base.parameters, sort_keys=True), "seed": base.seed}  # of the base model
     rows = pd.concat(parts, ignore_index=True).assign(**setting)
     return rows[[*KEYS, *rows.columns.difference(KEYS, sort=False)]]
 
