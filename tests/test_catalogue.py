@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 
 import gallery
+import pandas as pd
 import pytest
 import runs
 
@@ -68,6 +69,14 @@ def test_the_catalogue_is_complete(root, check):
 def test_the_gallery_is_made_from_what_is_there(root):
     """Otherwise: python tools/gallery.py."""
     assert (root / "figures" / "README.md").read_text("utf-8") == gallery.gallery(root, root / "figures")
+
+
+def test_the_readme_has_the_results_of_the_rows_and_of_the_scorecard(root):
+    """Otherwise: python tools/gallery.py."""
+    card, readme = pd.read_csv(root / "results" / "scorecard.csv"), (root / "README.md").read_text("utf-8")
+    text = gallery.results(experiments.load_rows(), card)
+    assert readme == gallery.with_results(readme, text) and f"Of the {len(card)} numbers" in readme
+    assert gallery.with_results(readme, "other\n") != readme
 
 
 # A folder that has everything, and one way to break it for every sentence above.

@@ -1,6 +1,6 @@
 """The gallery: every figure of the catalogue with its caption, the notebook that draws it, and where its data is from.
 
-`python tools/gallery.py` writes figures/README.md; the book has the same page.
+`python tools/gallery.py` writes figures/README.md, which the book has too, and the results' table of README.md.
 """
 
 import os
@@ -12,13 +12,19 @@ import pandas as pd
 from runs import ROOT, files, read_catalogue
 
 import notebooks as tool
+from cfhelpers import experiments
+from cfhelpers.control import GUARANTEES
 from cfhelpers.paths import PROFILES, atomic_write
+from cfhelpers.scorecard import STATUSES
+from cfhelpers.tables import DATASETS
 
 HEAD = """# Gallery
 
 Every figure that the notebooks draw, in the order of the paper; each links to its PDF. `make` draws those of the
 quick profile, `make paper` those of the full one. Made by `python tools/gallery.py` from [the catalogue](%s).
 """
+MARKS = ("<!-- results: made by tools/gallery.py -->", "<!-- end of results -->")
+C = 0.1
 SAVE = re.compile(r"""plots\.save\([^,]+,\s*["']([\w-]+)["']""")
 RECORDS = {"the paper's": "real records, the paper's", "other": "real records, not the paper's"}
 RECORDS["simulated"] = "simulated records"
@@ -65,6 +71,46 @@ def records(row: dict[str, str], profile: str, root: Path) -> list[str]:
     return [f"{profile} profile"] * bool(paths) + sorted(RECORDS[data] for data in found)
 
 
+def results(rows: pd.DataFrame, card: pd.DataFrame) -> str:
+    """The results' table of the README, from tidy rows of real records, and the count of the scorecard's words."""
+    asked = (rows["metric"] == "demographic_parity") & (rows["c"] == C) & (rows["score"] == "aps") & rows["classwise"]
+    table = experiments.summary(rows[asked & (rows["data"] != experiments.SIMULATED)])
+    table = table.sort_values("splits", ascending=False, kind="stable").set_index(["dataset", "attribute", "guarantee"])
+    lines = [["real records", "base", f"the paper's rule, c = {C:g}", "beyond c", "with the guarantee", "beyond c"]]
+    lines.append(["---"] * 6)
+    for run in experiments.RUNS:
+        if (*run, GUARANTEES[0]) not in table.index:
+            continue
+        found = [table.loc[[(*run, guarantee)]].iloc[0] for guarantee in GUARANTEES]  # of several, the most splits
+        cells = [f"{found[0]['base_disparity']:.3f}, {found[0]['base_efficiency']:.2f}"]
+        for row in found:
+            share = f"{row['beyond'] * row['splits']:.0f} of {row['splits']}"
+            cells += [f"{row['disparity']:.3f}, {row['efficiency']:.2f}", share]
+        lines.append([f"{DATASETS[run[0]]} by {run[1]} ({found[0]['records'].removeprefix('real, ')})", *cells])
+    counts = card["status"].value_counts()
+    told = ", ".join(f"{counts[word]} `{word}`" for word in STATUSES if word in counts)
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{text}\nOf the {len(card)} numbers in the paper's tables, ours are: {told}.\n"
+
+
+def with_results(readme: str, text: str) -> str:
+    """The README with `text` between its two marks."""
+    before, rest = readme.split(MARKS[0])
+    return f"{before}{MARKS[0]}\n{text}{MARKS[1]}{rest.split(MARKS[1])[1]}"
+
+
+def main() -> None:
+    """Write both, each whole or not at all."""
+    rows, card = experiments.load_rows(), pd.read_csv(ROOT / "results" / "scorecard.csv")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = {
+        "figures/README.md": gallery(ROOT, ROOT / "figures"),
+        "README.md": with_results(readme, results(rows, card)),
+    }
+    for name, text in pages.items():
+        with atomic_write(ROOT / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    with atomic_write(ROOT / "figures" / "README.md") as partial:
-        partial.write_text(gallery(ROOT, ROOT / "figures"), encoding="utf-8")
+    main()
