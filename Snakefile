@@ -28,7 +28,7 @@ rule all:
 # Snakemake deletes a job's outputs before the job and again if it fails. Rows, figures and tables are committed, and must
 # not be lost so: the only output is the executed copy, which git ignores. It is written last, and only if everything that
 # the notebook is to write was written anew; each file is replaced at once, so that a killed job leaves whole files.
-for NAME, RUN in PLAN.items():
+for PLACE, (NAME, RUN) in enumerate(PLAN.items()):
 
     rule:
         name:
@@ -42,7 +42,7 @@ for NAME, RUN in PLAN.items():
         params:
             given=[f"{key}={value}" for key, value in RUN.parameters.items()],
             writes=RUN.writes,
-        priority: 1 if RUN.notebook == runs.BY_DATASET else 0  # others wait for these
+        priority: len(PLAN) - PLACE if RUN.notebook == runs.BY_DATASET else 0  # others wait for these; first lines first
         threads: 1
         resources:
             mem_mb=12000 if "source" in RUN.parameters else 4000,
