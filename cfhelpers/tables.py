@@ -54,7 +54,12 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def latex(frame: pd.DataFrame, caption: str = "", label: str = "") -> str:
-    """A table for a document with the packages booktabs and multirow; a wide one is scaled where graphicx is loaded."""
+    """A table for a document with the packages booktabs and multirow; a wide one is scaled where graphicx is loaded.
+
+    Inner columns become rows where a page has no room for them.
+    """
+    if frame.columns.nlevels > 1 and frame.index.nlevels + frame.shape[1] >= WIDE:
+        frame = frame.stack(-1, future_stack=True).rename_axis(columns=None)
     header, body, depth = _as_text(frame)
     lines = []
     for level, row in enumerate(header):
