@@ -15,7 +15,7 @@ from pathlib import Path
 from cfhelpers.paths import atomic_write
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-QUIET = ["--IPKernelApp.log_level=40"]  # a kernel on this machine need not warn that its sockets are not encrypted
+QUIET = ["--IPKernelApp.log_level=50"]  # no word on sockets without encryption, nor on the interrupt before it ends
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 KEPT_METADATA = ("tags", "nbgrader")
@@ -51,7 +51,10 @@ def run(source: Path, target: Path, parameters: dict, writes: Sequence[Path] = (
     import nbformat
     import papermill
 
-    check_parameters(nbformat.read(source, as_version=4), parameters, source.name)
+    notebook = nbformat.read(source, as_version=4)
+    check_parameters(notebook, parameters, source.name)
+    if "widgets" in parameter_names(notebook):  # nobody moves them, and their messages can keep a kernel waiting
+        parameters = {"widgets": False} | parameters
     before = {path: _version(path) for path in writes}
     options = {"kernel_name": "python3", "cwd": str(source.parent), "extra_arguments": QUIET, "progress_bar": False}
     with atomic_write(target) as partial:
