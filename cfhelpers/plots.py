@@ -298,7 +298,7 @@ def batch_gcp_bars(rows: pd.DataFrame, title: str = "") -> Figure:
         ax.set_title(QUANTITIES[quantity] + (f", {scored_on}" if scored_on else ""), fontsize=11)
         ax.grid(visible=False, axis="x")
     axes[1].set_ylim(bottom=-0.04 * axes[1].get_ylim()[1])
-    fig.suptitle(f"{title} · {_subject(rows)}".removeprefix(" · "), fontsize=12)
+    fig.suptitle(f"{title}\n{_subject(rows)}".strip(), fontsize=12)
     bands = [(Patch(color=look["color"], alpha=0.15), Line2D([], [], **look)) for look in (DASHES, RED)]
     marks = {"base APS, ± sd": bands[0], "BatchGCP, ± sd": bands[1]}
     marks |= {
