@@ -29,10 +29,13 @@ paper: $(READY)  ## the same at full size, on the real data in the folder that C
 	$(BIN)/python tools/runs.py paper --cores $(CORES)
 	@$(REPORT)
 
-test: lint  ## ruff, pytest, and the notebooks' outputs compared by nbval
+test: lint  ## ruff, mypy, pytest, and the notebooks' outputs compared by nbval
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist worksteal -q
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
 		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
+
+quick-test: lint  ## what a change is most likely to break, in under two minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist worksteal -q -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -70,7 +73,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		f"Python 3.11 or later is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[notebooks,models,runs,test,book,course,browser]'
+	$(BIN)/python -m pip install --quiet --editable '.[study,test,book,course,browser]'
 	@$(BIN)/jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true  # menus for graders
 	@touch $@
 

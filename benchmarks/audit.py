@@ -28,7 +28,9 @@ def draw(n: int, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return conformal.prediction_sets(scores.tps(probs), 0.9), y, groups
 
 
-def with_metric_frame(sets: np.ndarray, y: np.ndarray, groups: np.ndarray, names: list[str]) -> pd.DataFrame:
+def with_metric_frame(
+    sets: np.ndarray, y: np.ndarray, groups: np.ndarray, names: list[str]
+) -> pd.DataFrame:
     """These rates of every label by group: a frame per label, as its documentation shows."""
     from fairlearn import metrics
     from sklearn.metrics import precision_score
@@ -50,23 +52,54 @@ def bench_metric_frame(n: int, n_classes: int, repeats: int) -> list[list[str]]:
     """Its time over that of the audit. Both give the same rates; the audit also intervals and verdicts."""
     sets, y, groups = draw(n, n_classes)
     labels = list(range(n_classes))
-    rates = ["selection_rate", "true_positive_rate", "false_positive_rate", "precision_score"]
-    metrics = ["demographic_parity", "equal_opportunity", "predictive_equality", "predictive_parity"]
+    rates = [
+        "selection_rate",
+        "true_positive_rate",
+        "false_positive_rate",
+        "precision_score",
+    ]
+    metrics = [
+        "demographic_parity",
+        "equal_opportunity",
+        "predictive_equality",
+        "predictive_parity",
+    ]
     rows = []
-    for name, asked, number in (("demographic parity", metrics[:1], 1), ("all eight metrics", [*fairness.METRICS], 4)):
-        theirs, spent = processor_time(lambda number=number: with_metric_frame(sets, y, groups, rates[:number]))
+    for name, asked, number in (
+        ("demographic parity", metrics[:1], 1),
+        ("all eight metrics", [*fairness.METRICS], 4),
+    ):
+        theirs, spent = processor_time(
+            lambda number=number: with_metric_frame(sets, y, groups, rates[:number])
+        )
         times = []
         for _ in range(repeats):
-            found, ours = processor_time(lambda m=asked: audit(sets, y, groups, m, positive_labels=labels))
+            found, ours = processor_time(
+                lambda m=asked: audit(sets, y, groups, m, positive_labels=labels)
+            )
             times.append(ours)
         for metric, rate in zip(metrics[:number], rates, strict=False):
-            own = found.table[found.table["metric"] == metric].pivot(index="group", columns="label", values="coverage")
-            assert np.allclose(own.to_numpy(float), theirs.xs(rate, axis=1, level=1)), metric
+            own = found.table[found.table["metric"] == metric].pivot(
+                index="group", columns="label", values="coverage"
+            )
+            assert np.allclose(own.to_numpy(float), theirs.xs(rate, axis=1, level=1)), (
+                metric
+            )
         ratio = spent / np.median(times)
         made_of = ", ".join(rates[:number])
         met = "yes" if ratio >= LEAST_RATIO else "no"
         ours = f"{1000 * np.median(times):.1f}"
-        rows.append([name, made_of, ours, f"{spent:.1f}", f"{ratio:,.0f}", f"≥ {LEAST_RATIO}", met])
+        rows.append(
+            [
+                name,
+                made_of,
+                ours,
+                f"{spent:.1f}",
+                f"{ratio:,.0f}",
+                f"≥ {LEAST_RATIO}",
+                met,
+            ]
+        )
     return rows
 
 
@@ -80,29 +113,53 @@ def bench_file(n: int, n_classes: int) -> list[list[str]]:
     """A file with probabilities and two group columns: reading, and everything after it."""
     probs, y, groups = population(n_classes).draw(n, np.random.default_rng(1))
     frame = pd.DataFrame(probs.round(5)).add_prefix("p_")
-    frame = frame.assign(y=y, group=groups, sex=np.random.default_rng(2).choice(["f", "m"], n))
+    frame = frame.assign(
+        y=y, group=groups, sex=np.random.default_rng(2).choice(["f", "m"], n)
+    )
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in ("predictions.csv", "predictions.parquet"):
             path = Path(folder) / name
-            frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(path)
+            frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(
+                path
+            )
             reading = seconds(lambda path=path: auditing._read(path))
-            whole = seconds(lambda path=path: str(auditing.audit_file(path, groups="group, sex")))
+            whole = seconds(
+                lambda path=path: str(auditing.audit_file(path, groups="group, sex"))
+            )
             met = "yes" if whole - reading < MOST_SECONDS else "no"
-            rows.append([name, f"{reading:.1f}", f"{whole - reading:.1f}", f"< {MOST_SECONDS}", met])
+            rows.append(
+                [
+                    name,
+                    f"{reading:.1f}",
+                    f"{whole - reading:.1f}",
+                    f"< {MOST_SECONDS}",
+                    met,
+                ]
+            )
     return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="keep the tables in benchmarks/audit.md")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the tables in benchmarks/audit.md"
+    )
     parser.add_argument("--n", type=int, default=200_000, help="points, beside fairlearn")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the file")
     parser.add_argument("--classes", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=11)
     options = parser.parse_args(arguments)
     setting = f"{options.classes} labels, 9 skewed groups, simulated"
-    header = ["audit of", "MetricFrame of", "audit, ms", "MetricFrame, s", "ratio", "target", "met"]
+    header = [
+        "audit of",
+        "MetricFrame of",
+        "audit, ms",
+        "MetricFrame, s",
+        "ratio",
+        "target",
+        "met",
+    ]
     texts = [
         markdown(
             f"The audit beside fairlearn's MetricFrame (n = {options.n:,}, {setting})",

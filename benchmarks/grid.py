@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from run import markdown
 
-from cfhelpers import control, experiments, models, paths
+from cfhelpers import control, paths
+from cfhelpers.study import experiments, models
 
 SHARES = [0.70, 0.10, 0.06, 0.05, 0.04, 0.02, 0.015, 0.01, 0.005]
 CANDIDATES = 500  # of which the authors' code tries each in turn
@@ -23,7 +24,11 @@ CANDIDATES = 500  # of which the authors' code tries each in turn
 def example(n: int = 200_000, n_classes: int = 4, seed: int = 0):
     """Scores, labels and nine unequal groups, as large as the calibration part of ACSIncome; simulated."""
     rng = np.random.default_rng(seed)
-    return rng.random((n, n_classes), np.float32), rng.integers(0, n_classes, n), rng.choice(9, n, p=SHARES)
+    return (
+        rng.random((n, n_classes), np.float32),
+        rng.integers(0, n_classes, n),
+        rng.choice(9, n, p=SHARES),
+    )
 
 
 def seconds(work) -> float:
@@ -48,7 +53,10 @@ def together(scores, y, groups) -> None:
 
 def apart(scores, y, groups) -> None:
     for metric, options in settings():
-        _ = [control.find_threshold(scores, y, groups, metric, c, **options) for c in experiments.CLOSENESS]
+        _ = [
+            control.find_threshold(scores, y, groups, metric, c, **options)
+            for c in experiments.CLOSENESS
+        ]
 
 
 def loop(scores, y, groups, candidates: int) -> None:
@@ -56,17 +64,28 @@ def loop(scores, y, groups, candidates: int) -> None:
     base = control.Calibration(scores, y, groups, share=False).base
     for threshold in np.linspace(base, 1, candidates):
         for label in range(1, scores.shape[1]):
-            _ = [(scores[groups == group, label] <= threshold).mean() for group in range(9)]
+            _ = [
+                (scores[groups == group, label] <= threshold).mean() for group in range(9)
+            ]
 
 
 def bench_sharing() -> list[list[str]]:
     data = example()
     whole, alone = seconds(lambda: together(*data)), seconds(lambda: apart(*data))
-    one = min(seconds(lambda: control.find_threshold(*data, "demographic_parity", 0.1)) for _ in range(5))
+    one = min(
+        seconds(lambda: control.find_threshold(*data, "demographic_parity", 0.1))
+        for _ in range(5)
+    )
     few = seconds(lambda: loop(*data, 10)) * CANDIDATES / 10
     return [
-        ["the grid of one split (24 searches × 4 values of c), shared, over the same apart", f"{whole / alone:.2f}"],
-        [f"a loop over {CANDIDATES} candidates, one metric, one c, over the exact search", f"{few / one:,.0f}"],
+        [
+            "the grid of one split (24 searches × 4 values of c), shared, over the same apart",
+            f"{whole / alone:.2f}",
+        ],
+        [
+            f"a loop over {CANDIDATES} candidates, one metric, one c, over the exact search",
+            f"{few / one:,.0f}",
+        ],
     ]
 
 
@@ -75,17 +94,32 @@ def bench_acs() -> list[list[str]]:
     base = models.base_model(data)
     start = time.perf_counter()
     rows = experiments.run(data, base)
-    taken, peak = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    taken, peak = (
+        time.perf_counter() - start,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    )
     return [
         ["rows of data; rows of results", f"{len(data):,}; {len(rows):,}", "", ""],
-        ["seconds after training", f"{taken:.0f}", "≤ 300", "yes" if taken <= 300 else "no"],
-        ["peak memory of the whole process, GB", f"{peak:.2f}", "≤ 8", "yes" if peak <= 8 else "no"],
+        [
+            "seconds after training",
+            f"{taken:.0f}",
+            "≤ 300",
+            "yes" if taken <= 300 else "no",
+        ],
+        [
+            "peak memory of the whole process, GB",
+            f"{peak:.2f}",
+            "≤ 8",
+            "yes" if peak <= 8 else "no",
+        ],
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="keep the tables in benchmarks/grid.md")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the tables in benchmarks/grid.md"
+    )
     write = parser.parse_args().write
     head = f"# The grid\n\nWritten by `benchmarks/grid.py --write`: one thread, {platform.machine()}.\n"
     title = "Ratios of processor time in one run (n = 200,000, K = 4, 9 skewed groups, simulated)"

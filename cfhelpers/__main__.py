@@ -32,16 +32,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; 0 if it worked, 2 if the file or an option is wrong."""
     from cfhelpers.auditing import audit_file
 
-    parser = argparse.ArgumentParser(prog="python -m cfhelpers", description="Conformal fairness.")
+    parser = argparse.ArgumentParser(
+        prog="python -m cfhelpers", description="Conformal fairness."
+    )
     command = parser.add_subparsers(required=True, metavar="command").add_parser(
-        "audit", help="audit a file of predictions", description="Audit a CSV or parquet file with a row per point."
+        "audit",
+        help="audit a file of predictions",
+        description="Audit a CSV or parquet file with a row per point.",
     )
     command.add_argument("predictions", type=Path, help="CSV or parquet file")
-    command.add_argument("--output", type=Path, help="HTML file for the report; without it, verdicts are printed only")
+    command.add_argument(
+        "--output",
+        type=Path,
+        help="HTML file for the report; without it, verdicts are printed only",
+    )
     for name, text in HELP.items():
         default = inspect.signature(audit_file).parameters[name].default
         text += f" (default {default})" if default != "" else ""
-        command.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=text)
+        command.add_argument(
+            f"--{name.replace('_', '-')}", type=type(default), default=default, help=text
+        )
     options = vars(parser.parse_args(arguments))
     predictions, output = options.pop("predictions"), options.pop("output")
     try:
@@ -61,11 +71,19 @@ def check_output(output: Path) -> None:
     """A ValueError if the report could not be written."""
     if output.suffix != ".html":
         raise ValueError(f"output: found {output}; wanted a name that ends in .html")
-    if absent := [name for name in ("papermill", "nbconvert", "ipykernel") if find_spec(name) is None]:
-        raise ValueError(f"output: a report needs {', '.join(absent)}: pip install 'cfhelpers[notebooks]'")
+    if absent := [
+        name
+        for name in ("papermill", "nbconvert", "ipykernel")
+        if find_spec(name) is None
+    ]:
+        raise ValueError(
+            f"output: a report needs {', '.join(absent)}: pip install 'cfhelpers[notebooks]'"
+        )
     if not (paths.NOTEBOOKS / NOTEBOOK).is_file():
         advice = "install from the repository (pip install --editable), or set CFHELPERS_HOME to its folder"
-        raise ValueError(f"output: a report needs {NOTEBOOK}, which is not in {paths.NOTEBOOKS}; {advice}")
+        raise ValueError(
+            f"output: a report needs {NOTEBOOK}, which is not in {paths.NOTEBOOKS}; {advice}"
+        )
 
 
 def write_report(output: Path, parameters: dict) -> None:

@@ -1,8 +1,6 @@
 """What public functions accept: arrays out, or a ValueError that names the argument, what was found, what is wanted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,16 @@ def as_scores(values: Any, name: str = "scores") -> np.ndarray:
     """A float32 or float64 array (n, K) without NaN and with at least one row and one column."""
     array = _as_floats(values, name)
     if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"{name}: found shape {array.shape}; wanted (n, K), one column per label")
+        raise ValueError(
+            f"{name}: found shape {array.shape}; wanted (n, K), one column per label"
+        )
     if len(array) == 0:
         raise ValueError(f"{name}: found no rows; at least one point is needed")
     if np.isnan(array.min()):
         row, column = np.argwhere(np.isnan(array))[0]
-        raise ValueError(f"{name}: row {row}, column {column} is NaN; every entry must be a number")
+        raise ValueError(
+            f"{name}: row {row}, column {column} is NaN; every entry must be a number"
+        )
     return np.ascontiguousarray(array)
 
 
@@ -37,12 +39,16 @@ def as_probabilities(values: Any) -> np.ndarray:
     array = as_scores(values, "probabilities")
     if array.min() < 0:
         row, column = np.argwhere(array < 0)[0]
-        raise ValueError(f"probabilities: row {row}, column {column} is {array[row, column]:.4g}; none may be below 0")
+        raise ValueError(
+            f"probabilities: row {row}, column {column} is {array[row, column]:.4g}; none may be below 0"
+        )
     sums = array @ np.ones(array.shape[1], array.dtype)
     wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"probabilities: row {row} sums to {sums[row]:.4g}; each row must sum to 1")
+        raise ValueError(
+            f"probabilities: row {row} sums to {sums[row]:.4g}; each row must sum to 1"
+        )
     return array
 
 
@@ -51,7 +57,9 @@ def as_labels(values: Any, n: int, n_classes: int) -> np.ndarray:
     array = _as_column(values, "y", n)
     wanted = f"labels must be integers from 0 to {n_classes - 1}"
     if array.dtype.kind not in "iub":
-        numbers = pd.to_numeric(pd.Series(array, dtype=object), errors="coerce").to_numpy(np.float64)
+        numbers = pd.to_numeric(pd.Series(array, dtype=object), errors="coerce").to_numpy(
+            np.float64
+        )
         wrong = numbers != np.floor(numbers)  # NaN too, that is, whatever is no number
         if wrong.any():
             row = int(wrong.argmax())
@@ -72,10 +80,14 @@ def as_sets(values: Any) -> np.ndarray:
     """Prediction sets as a boolean array (n, K)."""
     array = as_array(values)
     if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"sets: found shape {array.shape}; wanted (n, K) with at least one row, one column per label")
+        raise ValueError(
+            f"sets: found shape {array.shape}; wanted (n, K) with at least one row, one column per label"
+        )
     if array.dtype != bool and not np.isin(array, (0, 1)).all():
         row, column = np.argwhere(~np.isin(array, (0, 1)))[0]
-        raise ValueError(f"sets: found {array[row, column]!r} in row {row}, column {column}; wanted True or False")
+        raise ValueError(
+            f"sets: found {array[row, column]!r} in row {row}, column {column}; wanted True or False"
+        )
     return array.astype(bool, copy=False)
 
 
@@ -94,99 +106,10 @@ def as_fraction(value: Any, name: str, include_one: bool = False) -> float:
 def one_of(value: Any, name: str, choices: Sequence[str]) -> str:
     """One of the named choices."""
     if value not in choices:
-        raise ValueError(f"{name}: found {value!r}; wanted one of {', '.join(map(repr, choices))}")
+        raise ValueError(
+            f"{name}: found {value!r}; wanted one of {', '.join(map(repr, choices))}"
+        )
     return value
-
-
-@dataclass(frozen=True)
-class Groups:
-    """A group per point: integer codes (n,) and the names they stand for."""
-
-    codes: np.ndarray
-    names: list
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """Points per group."""
-        return np.bincount(self.codes, minlength=len(self))
-
-    @property
-    def values(self) -> Any:
-        """The group of every point by name, such that `values == name` works, tuples included."""
-        if any(isinstance(name, tuple) for name in self.names):
-            names = pd.Index(self.names, tupleize_cols=False)
-            return pd.Categorical.from_codes(self.codes, categories=names)
-        mixed = len({type(name) for name in self.names}) > 1
-        return np.array(self.names, dtype=object if mixed else None)[self.codes]
-
-
-def as_groups(values: Any, n: int) -> Groups:
-    """Groups from one column of hashable values, or one group per combination of several columns."""
-    if isinstance(values, Groups):
-        return values
-    if values is None:
-        raise ValueError(f"groups: found None; wanted one group for each of the {n} points")
-    if not isinstance(values, pd.DataFrame | pd.Series | pd.Categorical | pd.Index | np.ndarray | list | tuple):
-        values = as_array(values)
-    if isinstance(values, list | tuple):
-        several = len(values) > 0 and all(isinstance(value, tuple | list) for value in values)
-        values = pd.DataFrame(values) if several else pd.Series(list(values), dtype=None if len(values) else object)
-    elif isinstance(values, np.ndarray) and values.ndim == 2:
-        values = pd.DataFrame(values)
-    columns = [values[name] for name in values] if isinstance(values, pd.DataFrame) else [values]
-    if not columns or len(columns[0]) != n:
-        found = len(values)
-        raise ValueError(f"groups: found {found} rows for {n} points; wanted one group for each point")
-    if len(columns) == 1:
-        return Groups(*_factorize(columns[0], "groups"))
-    codes, names = np.zeros(n, np.intp), [()]
-    for column in columns:
-        more_codes, more_names = _factorize(column, f"groups: column {column.name!r}")
-        codes, present = pd.factorize(codes * len(more_names) + more_codes, sort=True)
-        names = [(*names[code // len(more_names)], more_names[code % len(more_names)]) for code in present]
-    return Groups(codes, names)
-
-
-def _factorize(column: Any, name: str) -> tuple[np.ndarray, list]:
-    """Codes and names of a column, in the order of the names where they have one."""
-    if isinstance(column, np.ndarray) and np.can_cast(column.dtype, np.int64) and column.dtype != bool:
-        low, high = int(column.min()), int(column.max())
-        if high - low < len(column):  # small integers are their own codes, up to gaps
-            codes = column.astype(np.int64) - low
-            present = np.bincount(codes) > 0
-            return (np.cumsum(present) - 1)[codes], (np.flatnonzero(present) + low).tolist()
-    is_text = isinstance(column, np.ndarray) and column.dtype.kind == "U" and column.dtype.itemsize > 0
-    codes, names = (is_text and _factorize_text(column)) or pd.factorize(column)
-    if codes.min() < 0:
-        raise ValueError(f"{name}: row {codes.argmin()} is missing; every point needs a group")
-    names = names.tolist()
-    try:
-        order = sorted(range(len(names)), key=names.__getitem__)
-    except TypeError:  # names that cannot be ordered keep the order in which they occur
-        return codes, names
-    rank = np.empty(len(order), np.intp)
-    rank[order] = np.arange(len(order))
-    return rank[codes], [names[i] for i in order]
-
-
-def _factorize_text(column: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """pd.factorize for a NumPy array of text, several times quicker; None if two texts share a key.
-
-    The letters of each text are folded into one integer, and afterwards every text is compared with its name.
-    """
-    letters = np.ascontiguousarray(column).view(np.dtype(np.uint32).newbyteorder(column.dtype.byteorder))
-    letters = letters.reshape(len(column), -1)
-    keys = np.zeros(len(column), np.uint64)
-    for letter in letters.T:
-        keys = keys * np.uint64(1_000_003) + letter
-    codes = pd.factorize(keys)[0]
-    first = np.empty(codes.max() + 1, np.intp)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    names = column[first]
-    return (codes, names) if (column == names[codes]).all() else None
 
 
 def _as_floats(values: Any, name: str) -> np.ndarray:
@@ -196,27 +119,37 @@ def _as_floats(values: Any, name: str) -> np.ndarray:
     try:
         return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}: found entries of type {array.dtype}; wanted numbers") from None
+        raise ValueError(
+            f"{name}: found entries of type {array.dtype}; wanted numbers"
+        ) from None
 
 
 def as_float_column(values: Any, name: str) -> np.ndarray:
     """A float array (n,) without NaN and with at least one entry."""
     array = _as_floats(values, name)
     if array.ndim != 1:
-        raise ValueError(f"{name}: found shape {array.shape}; wanted one number per point, (n,)")
+        raise ValueError(
+            f"{name}: found shape {array.shape}; wanted one number per point, (n,)"
+        )
     if len(array) == 0:
         raise ValueError(f"{name}: found no entries; at least one point is needed")
     if np.isnan(array).any():
-        raise ValueError(f"{name}: entry {int(np.isnan(array).argmax())} is NaN; every entry must be a number")
+        raise ValueError(
+            f"{name}: entry {int(np.isnan(array).argmax())} is NaN; every entry must be a number"
+        )
     return array
 
 
 def _as_column(values: Any, name: str, n: int) -> np.ndarray:
     if values is None:
-        raise ValueError(f"{name}: found None; wanted one entry for each of the {n} points")
+        raise ValueError(
+            f"{name}: found None; wanted one entry for each of the {n} points"
+        )
     array = as_array(values)
     if array.shape != (n,):
-        raise ValueError(f"{name}: found shape {array.shape} for {n} points; wanted ({n},)")
+        raise ValueError(
+            f"{name}: found shape {array.shape} for {n} points; wanted ({n},)"
+        )
     return array
 
 
@@ -224,10 +157,14 @@ def as_uniforms(values: Any, n: int) -> np.ndarray:
     """One number in [0, 1] per point."""
     array = as_float_column(values, "u")
     if array.shape != (n,):
-        raise ValueError(f"u: found {len(array)} entries for {n} points; wanted one per point")
+        raise ValueError(
+            f"u: found {len(array)} entries for {n} points; wanted one per point"
+        )
     if array.min() < 0 or array.max() > 1:
         row = int(((array < 0) | (array > 1)).argmax())
-        raise ValueError(f"u: entry {row} is {array[row]:.4g}; every entry must lie in [0, 1]")
+        raise ValueError(
+            f"u: entry {row} is {array[row]:.4g}; every entry must lie in [0, 1]"
+        )
     return array
 
 
@@ -235,10 +172,14 @@ def as_adjacency(edge_index: Any, n: int) -> sparse.csr_array:
     """Who is joined to whom among n nodes, a symmetric 0/1 matrix; edges count once, either way, and loops never."""
     edges = as_array(edge_index)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
-        raise ValueError(f"edge_index: found shape {edges.shape} of {edges.dtype}; wanted integers (2, E)")
+        raise ValueError(
+            f"edge_index: found shape {edges.shape} of {edges.dtype}; wanted integers (2, E)"
+        )
     if edges.size and (edges.min() < 0 or edges.max() >= n):
         worst = edges.min() if edges.min() < 0 else edges.max()
-        raise ValueError(f"edge_index: found node {worst}; wanted nodes from 0 to {n - 1}")
+        raise ValueError(
+            f"edge_index: found node {worst}; wanted nodes from 0 to {n - 1}"
+        )
     row, col = edges[:, edges[0] != edges[1]].astype(np.int64)
     adjacency = sparse.coo_array(
         (np.ones(2 * len(row), np.float32), (np.r_[row, col], np.r_[col, row])), (n, n)
@@ -253,8 +194,12 @@ def as_positive_labels(values: Any, n_classes: int) -> list[int]:
         return list(range(1, n_classes))
     array = np.atleast_1d(as_array(values))
     if array.size == 0:
-        raise ValueError(f"positive_labels: found none; wanted at least one label from 0 to {n_classes - 1}")
+        raise ValueError(
+            f"positive_labels: found none; wanted at least one label from 0 to {n_classes - 1}"
+        )
     wrong = [label for label in array.ravel().tolist() if label not in range(n_classes)]
     if wrong:
-        raise ValueError(f"positive_labels: found {wrong[0]!r}; wanted labels from 0 to {n_classes - 1}")
+        raise ValueError(
+            f"positive_labels: found {wrong[0]!r}; wanted labels from 0 to {n_classes - 1}"
+        )
     return sorted({int(label) for label in array.ravel()})

@@ -5,7 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from cfhelpers._checks import as_array, as_float_column, as_fraction, as_labels, as_scores, as_sets
+from cfhelpers._checks import (
+    as_array,
+    as_float_column,
+    as_fraction,
+    as_labels,
+    as_scores,
+    as_sets,
+)
 
 
 def conformal_quantile(scores: Any, alpha: float) -> float:
@@ -16,8 +23,14 @@ def conformal_quantile(scores: Any, alpha: float) -> float:
     scores = as_float_column(scores, "scores")
     alpha = as_fraction(alpha, "alpha")
     rank = (len(scores) + 1) * (1 - alpha)
-    rank = max(1, math.ceil(rank - max(1e-9, 1e-15 * rank)))  # 150 * (1 - .18) is 123, not a float above it
-    return math.inf if rank > len(scores) else float(np.partition(scores, rank - 1)[rank - 1])
+    rank = max(
+        1, math.ceil(rank - max(1e-9, 1e-15 * rank))
+    )  # 150 * (1 - .18) is 123, not a float above it
+    return (
+        math.inf
+        if rank > len(scores)
+        else float(np.partition(scores, rank - 1)[rank - 1])
+    )
 
 
 def prediction_sets(scores: Any, threshold: Any) -> np.ndarray:
@@ -37,7 +50,9 @@ def round_down(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The largest numbers of this type that are not above the threshold: comparing with them is exact, and fast."""
     with np.errstate(over="ignore"):
         rounded = np.asarray(threshold).astype(dtype)
-    return np.where(rounded > threshold, np.nextafter(rounded, -np.inf, dtype=dtype), rounded)
+    return np.where(
+        rounded > threshold, np.nextafter(rounded, -np.inf, dtype=dtype), rounded
+    )
 
 
 def coverage(sets: Any, y: Any) -> float:

@@ -15,10 +15,8 @@ import numpy as np
 import pandas as pd
 
 from cfhelpers._checks import (
-    Groups,
     as_float_column,
     as_fraction,
-    as_groups,
     as_labels,
     as_positive_labels,
     as_scores,
@@ -26,6 +24,7 @@ from cfhelpers._checks import (
 )
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.fairness import FairnessMetric, assign_cells, clopper_pearson, get_metric
+from cfhelpers.groups import Groups, as_groups
 
 TOLERANCE = 1e-12  # a gap that is exactly c in the mathematics may lie this far above it in floating point
 GUARANTEES = ("none", "fixed-sequence")
@@ -39,13 +38,17 @@ TABLE = 4_000_000  # blocks · cells, at most
 class FairThreshold:
     """What a search found. `str()` says it in words."""
 
-    threshold: np.ndarray  # float64 (K,); infinite for each label that no finite threshold serves
+    threshold: (
+        np.ndarray
+    )  # float64 (K,); infinite for each label that no finite threshold serves
     base_threshold: float  # q̂
     feasible: bool  # every threshold that was needed is finite
     satisfied: bool  # False only when even the full set fails (plain predictive parity)
     bound: np.ndarray  # gap or ratio at the threshold per label (K,); NaN for labels that need not be fair
     smallest_closeness: float  # the least c (ratio: the largest) that a finite threshold reaches; NaN if q̂ is infinite
-    blocking_cells: list[tuple]  # (group, label, n) of the cells that are too small for any finite threshold
+    blocking_cells: list[
+        tuple
+    ]  # (group, label, n) of the cells that are too small for any finite threshold
     metric: str
     closeness: float
     guarantee: str
@@ -55,13 +58,17 @@ class FairThreshold:
         within = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
         if self.feasible:
             return f"{within}: thresholds {np.array2string(self.threshold, precision=4)}"
-        text = f"{within}: no finite threshold" + ("" if self.satisfied else ", and the full set does not do either")
+        text = f"{within}: no finite threshold" + (
+            "" if self.satisfied else ", and the full set does not do either"
+        )
         if math.isinf(self.base_threshold):
             return f"{text}; too few calibration points: q̂ is infinite"
         if not math.isnan(self.smallest_closeness):
             text += f"; the closest that a finite threshold comes is {self.smallest_closeness:.4g}"
         if self.blocking_cells:
-            cells = ", ".join(f"({group!r}, {label}): {n}" for group, label, n in self.blocking_cells)
+            cells = ", ".join(
+                f"({group!r}, {label}): {n}" for group, label, n in self.blocking_cells
+            )
             enough = (
                 f"{self.points_needed:,} points needed"
                 if self.points_needed < MANY
@@ -98,7 +105,9 @@ def find_threshold(
     ).find(closeness)  # fmt: skip
 
 
-def frontier(scores: Any, y: Any, groups: Any, metric: str | FairnessMetric, **options: Any) -> pd.DataFrame:
+def frontier(
+    scores: Any, y: Any, groups: Any, metric: str | FairnessMetric, **options: Any
+) -> pd.DataFrame:
     """The price of fairness: the answer of `find_threshold` for every closeness at once, in one pass.
 
     A row's threshold is the answer for every c from its closeness up to that of the row before. Mean set size and
@@ -124,8 +133,12 @@ def search(
     grid: Any = None,
 ) -> "Search":
     """The pass behind `find_threshold` and `frontier`: do it once, then ask for as many values of c as you like."""
-    calibration = Calibration(scores, y, groups, alpha=alpha, positive_labels=positive_labels, share=False)
-    return calibration.search(metric, classwise=classwise, guarantee=guarantee, delta=delta, grid=grid)
+    calibration = Calibration(
+        scores, y, groups, alpha=alpha, positive_labels=positive_labels, share=False
+    )
+    return calibration.search(
+        metric, classwise=classwise, guarantee=guarantee, delta=delta, grid=grid
+    )
 
 
 class Calibration:
@@ -162,17 +175,30 @@ class Calibration:
         grid: Any = None,
     ) -> "Search":
         """Everything about one metric: ask the result for a closeness, or for the whole frontier."""
-        scores, labels, base, metric = self.scores, self.labels, self.base, get_metric(metric)
+        scores, labels, base, metric = (
+            self.scores,
+            self.labels,
+            self.base,
+            get_metric(metric),
+        )
         delta, n_classes = as_fraction(delta, "delta"), scores.shape[1]
         guaranteed = one_of(guarantee, "guarantee", GUARANTEES) != "none"
         grid = _grid_from(base, scores, grid) if guaranteed else None
         classwise = bool(classwise) and metric.per_label
         level = delta / max(len(labels), 1) if classwise else delta
         staircases = []
-        for columns in [[label] for label in labels] if classwise else [list(range(n_classes))]:
+        for columns in (
+            [[label] for label in labels] if classwise else [list(range(n_classes))]
+        ):
             events = self._events(metric, columns if classwise else labels, columns)
-            staircases.append(_fixed_sequence(events, grid, level) if guaranteed else _first_passing(events))
-        others = [label for label in range(n_classes) if classwise and label not in labels]
+            staircases.append(
+                _fixed_sequence(events, grid, level)
+                if guaranteed
+                else _first_passing(events)
+            )
+        others = [
+            label for label in range(n_classes) if classwise and label not in labels
+        ]
         sets = scores[:, others] <= base
         hits = sets & (self.y[:, None] == np.asarray(others, np.int64))
         return Search(
@@ -187,18 +213,33 @@ class Calibration:
             others_hits=np.count_nonzero(hits),
         )
 
-    def _events(self, metric: FairnessMetric, labels: list[int], columns: list[int]) -> "Events":
+    def _events(
+        self, metric: FairnessMetric, labels: list[int], columns: list[int]
+    ) -> "Events":
         """The events of a metric, and the order of the scores, each found once."""
         if self._kept is None:
-            return _collect(self.scores, self.y, self.groups, metric, self.base, labels, columns)
+            return _collect(
+                self.scores, self.y, self.groups, metric, self.base, labels, columns
+            )
         order, key = (*columns,), (metric, *columns)
         if order not in self._kept:
             decided = _decided(self.scores, columns).ravel()
-            above = np.flatnonzero(decided > self.base).astype(np.min_scalar_type(decided.size))
-            self._kept[order] = _sort_together(decided.take(above), above, decided.size)[1]
+            above = np.flatnonzero(decided > self.base).astype(
+                np.min_scalar_type(decided.size)
+            )
+            self._kept[order] = _sort_together(decided.take(above), above, decided.size)[
+                1
+            ]
         if key not in self._kept:
             self._kept[key] = _collect(
-                self.scores, self.y, self.groups, metric, self.base, labels, columns, self._kept[order]
+                self.scores,
+                self.y,
+                self.groups,
+                metric,
+                self.base,
+                labels,
+                columns,
+                self._kept[order],
             )
         return self._kept[key]
 
@@ -276,15 +317,21 @@ def _collect(
         where = above if depth == 0 else above[layer.ravel()[above] < n_cells]
         values.append(decided.ravel().take(where))
         codes.append(code.ravel().take(where))
-    values, codes = (part[0] if len(part) == 1 else np.concatenate(part) for part in (values, codes))
+    values, codes = (
+        part[0] if len(part) == 1 else np.concatenate(part) for part in (values, codes)
+    )
     if order is None or len(cells.layers) > 1:
         values, codes = _sort_together(values, codes, 4 * n_cells + 4)
     block = max(BLOCK, -(-len(codes) * n_cells // TABLE))
     n_blocks = -(-len(codes) // block)
     slot_type = np.int32 if n_blocks * (n_cells + 1) < 2**31 else np.int64
-    slots = np.repeat(np.arange(n_blocks, dtype=slot_type) * slot_type(n_cells + 1), block)[: len(codes)]
+    slots = np.repeat(
+        np.arange(n_blocks, dtype=slot_type) * slot_type(n_cells + 1), block
+    )[: len(codes)]
     slots += codes >> 2
-    blocks = np.bincount(slots, minlength=n_blocks * (n_cells + 1)).reshape(-1, n_cells + 1)[:, :n_cells]
+    blocks = np.bincount(slots, minlength=n_blocks * (n_cells + 1)).reshape(
+        -1, n_cells + 1
+    )[:, :n_cells]
     return Events(
         labels=labels,
         columns=columns,
@@ -305,10 +352,16 @@ def _collect(
 
 def _decided(scores: np.ndarray, columns: list[int]) -> np.ndarray:
     """The scores that one threshold decides on: of all labels, or of one."""
-    return scores if len(columns) == scores.shape[1] else np.ascontiguousarray(scores[:, columns[0]])[:, None]
+    return (
+        scores
+        if len(columns) == scores.shape[1]
+        else np.ascontiguousarray(scores[:, columns[0]])[:, None]
+    )
 
 
-def _sort_together(values: np.ndarray, codes: np.ndarray, n_codes: int) -> tuple[np.ndarray, np.ndarray]:
+def _sort_together(
+    values: np.ndarray, codes: np.ndarray, n_codes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Values ascending with their codes, by sorting one integer that holds both wherever they fit into 64 bits.
 
     The bit patterns of positive floats are ordered like the floats, and sorting integers is far quicker than argsort.
@@ -349,22 +402,44 @@ class Staircase:
 
     @classmethod
     def build(
-        cls, events: Events, level: float | None, thresholds: np.ndarray, losses: np.ndarray, ends: np.ndarray
+        cls,
+        events: Events,
+        level: float | None,
+        thresholds: np.ndarray,
+        losses: np.ndarray,
+        ends: np.ndarray,
     ) -> "Staircase":
         """From the thresholds at which the loss reaches a new low, each after `ends` events; ∞ is added if it helps."""
-        at_infinity = _losses_at_infinity(events, level).max(initial=_no_gap(events.metric))
-        extra = np.flatnonzero(events.codes & 2) if events.overlap else np.empty(0, np.intp)
+        at_infinity = _losses_at_infinity(events, level).max(
+            initial=_no_gap(events.metric)
+        )
+        extra = (
+            np.flatnonzero(events.codes & 2) if events.overlap else np.empty(0, np.intp)
+        )
         true = np.flatnonzero((events.codes & 1).astype(bool))
-        in_sets = events.n_pairs - (len(events.codes) - len(extra)) + ends - np.searchsorted(extra, ends)
+        in_sets = (
+            events.n_pairs
+            - (len(events.codes) - len(extra))
+            + ends
+            - np.searchsorted(extra, ends)
+        )
         hits = events.n_true - len(true) + np.searchsorted(true, ends)
         if len(losses) == 0 or at_infinity < losses[-1]:
-            thresholds, losses = np.append(thresholds, np.inf), np.append(losses, at_infinity)
-            in_sets, hits = np.append(in_sets, events.n_pairs), np.append(hits, events.n_true)
+            thresholds, losses = (
+                np.append(thresholds, np.inf),
+                np.append(losses, at_infinity),
+            )
+            in_sets, hits = (
+                np.append(in_sets, events.n_pairs),
+                np.append(hits, events.n_true),
+            )
         return cls(events, level, thresholds, losses, in_sets, hits)
 
     def step(self, limit: float | np.ndarray) -> np.ndarray:
         """Which step serves a loss of at most `limit`; the number of steps if none does."""
-        return np.searchsorted(-self.losses, -(np.asarray(limit) + TOLERANCE), side="left")
+        return np.searchsorted(
+            -self.losses, -(np.asarray(limit) + TOLERANCE), side="left"
+        )
 
     def bounds(self, threshold: float) -> np.ndarray:
         """Loss per label at one threshold."""
@@ -380,7 +455,11 @@ class Staircase:
     def blocking_cells(self, closeness: float, group_names: list) -> list[tuple]:
         """(group, label, n) of the cells with too few points for this closeness, however they are covered."""
         events = self.events
-        sizes = events.sizes.sum(axis=1, keepdims=True) if events.metric.is_predictive else events.sizes
+        sizes = (
+            events.sizes.sum(axis=1, keepdims=True)
+            if events.metric.is_predictive
+            else events.sizes
+        )
         labels = events.labels if events.metric.per_label else [None]
         return [
             (group_names[group], labels[label], int(sizes[label, part, group]))
@@ -394,12 +473,16 @@ class Staircase:
 
         def narrowest(n: int) -> float:
             if self.level is None and metric.is_predictive:
-                return 1 / max(n, 1e-9) + (1 / (n + 1) if metric.quantity == "ppv_minus_prior" else 0)
+                return 1 / max(n, 1e-9) + (
+                    1 / (n + 1) if metric.quantity == "ppv_minus_prior" else 0
+                )
             if self.level is None:
                 return 1 / (n + 1)
             if n_groups == 1:
                 return 0.0
-            return 1 - (self.level / _bounds_per_pair(metric)) ** (1 / max(n, 1e-9))  # all covered, as near ∞
+            return 1 - (self.level / _bounds_per_pair(metric)) ** (
+                1 / max(n, 1e-9)
+            )  # all covered, as near ∞
 
         return bisect_left(range(MANY), True, key=lambda n: narrowest(n) <= allowed)
 
@@ -407,7 +490,9 @@ class Staircase:
 def _first_passing(events: Events) -> Staircase:
     """The paper's rule: the smallest threshold whose loss on the calibration data is within c."""
     if np.isinf(events.base):
-        return Staircase.build(events, None, np.empty(0), np.empty(0), np.empty(0, np.intp))
+        return Staircase.build(
+            events, None, np.empty(0), np.empty(0), np.empty(0, np.intp)
+        )
     if events.metric.is_predictive:
         ends, losses = _predictive_losses(events)
     else:
@@ -432,7 +517,9 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(1, np.intp), np.full(1, _no_gap(events.metric))
     worse = _ratio_loss if events.metric.is_ratio else np.subtract
     sizes = events.sizes.ravel()
-    covered = np.cumsum(np.vstack([events.start.ravel(), events.blocks]), axis=0)  # at the edges of the blocks
+    covered = np.cumsum(
+        np.vstack([events.start.ravel(), events.blocks]), axis=0
+    )  # at the edges of the blocks
     cell_lower, cell_upper = covered / (sizes + 1), (covered + 1) / (sizes + 1)
     lower = cell_lower.reshape(-1, n_families, n_groups).min(axis=2)
     upper = cell_upper.reshape(-1, n_families, n_groups).max(axis=2)
@@ -440,7 +527,9 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
     reached = worse(upper, lower).max(axis=1)
     loss_at_base = reached[0]
     inner = np.arange(1, len(events.blocks)) * events.block
-    reached[1:-1][events.values[inner - 1] == events.values[inner]] = np.inf  # in the middle of a tie
+    reached[1:-1][events.values[inner - 1] == events.values[inner]] = (
+        np.inf
+    )  # in the middle of a tie
     floors = worse(upper[:-1], lower[1:]).max(axis=1)
     is_open = floors < np.minimum.accumulate(reached[:-1])
 
@@ -450,10 +539,19 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
     kept = np.flatnonzero(np.pad(matters, ((0, 0), (0, 1))).ravel().take(events.slots))
     block, cell = np.divmod(events.slots[kept], sizes.size + 1)
     seen = events.blocks * matters
-    count = (covered[:-1] - np.cumsum(seen, axis=0) + seen)[block, cell] + _rank_within(cell, sizes.size)
-    own_lower, own_upper = (count - 1) / (sizes[cell] + 1), (count + 1) / (sizes[cell] + 1)  # before it; after it
+    count = (covered[:-1] - np.cumsum(seen, axis=0) + seen)[block, cell] + _rank_within(
+        cell, sizes.size
+    )
+    own_lower, own_upper = (
+        (count - 1) / (sizes[cell] + 1),
+        (count + 1) / (sizes[cell] + 1),
+    )  # before it; after it
 
-    ends = _after_ties(events.values, kept[moves_lower[block, cell]], np.flatnonzero(is_open) * events.block)
+    ends = _after_ties(
+        events.values,
+        kept[moves_lower[block, cell]],
+        np.flatnonzero(is_open) * events.block,
+    )
     ends = ends[is_open[(ends - 1) // events.block] & (events.values[ends - 1] < np.inf)]
     block = (ends - 1) // events.block
     losses = np.full(len(ends), -np.inf)
@@ -461,8 +559,12 @@ def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
         mine = np.flatnonzero(cell // n_groups == f)
         passed = np.searchsorted(kept[mine], ends)
         highest = np.maximum.accumulate(np.append(0, own_upper[mine]))[passed]
-        lowest = np.minimum.accumulate(np.append(np.inf, own_lower[mine][::-1]))[::-1][passed]
-        loss = worse(np.maximum(highest, upper[block, f]), np.minimum(lowest, lower[block + 1, f]))
+        lowest = np.minimum.accumulate(np.append(np.inf, own_lower[mine][::-1]))[::-1][
+            passed
+        ]
+        loss = worse(
+            np.maximum(highest, upper[block, f]), np.minimum(lowest, lower[block + 1, f])
+        )
         np.maximum(losses, loss, out=losses)
     return np.append(0, ends), np.append(loss_at_base, losses)
 
@@ -481,10 +583,14 @@ def _after_ties(values: np.ndarray, places: np.ndarray, starts: np.ndarray) -> n
 
 def _rank_within(cell: np.ndarray, n_cells: int) -> np.ndarray:
     """For each entry, which one of its cell it is, counted from 1 in the order given."""
-    order = np.argsort(cell.astype(np.min_scalar_type(n_cells)), kind="stable")  # a radix sort for small integers
+    order = np.argsort(
+        cell.astype(np.min_scalar_type(n_cells)), kind="stable"
+    )  # a radix sort for small integers
     counts = np.bincount(cell, minlength=n_cells)
     rank = np.empty(len(cell), np.intp)
-    rank[order] = np.arange(1, len(cell) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+    rank[order] = np.arange(1, len(cell) + 1) - np.repeat(
+        np.cumsum(counts) - counts, counts
+    )
     return rank
 
 
@@ -496,19 +602,31 @@ def _predictive_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
     for label in range(n_labels):
         highest, lowest = np.full(len(losses), -np.inf), np.full(len(losses), np.inf)
         for group in range(n_groups):
-            equal, different = 2 * label * n_groups + group, (2 * label + 1) * n_groups + group
+            equal, different = (
+                2 * label * n_groups + group,
+                (2 * label + 1) * n_groups + group,
+            )
             own = np.flatnonzero((cell == equal) | (cell == different))
-            covered_equal = events.start[label, 0, group] + np.append(0, np.cumsum(cell[own] == equal))
+            covered_equal = events.start[label, 0, group] + np.append(
+                0, np.cumsum(cell[own] == equal)
+            )
             covered = events.start[label, :, group].sum() + np.arange(len(own) + 1)
-            n_equal, n = events.sizes[label, 0, group], events.sizes[label, :, group].sum()
-            lower, upper = _predictive_interval(covered_equal, covered, n_equal, n, events.metric)
+            n_equal, n = (
+                events.sizes[label, 0, group],
+                events.sizes[label, :, group].sum(),
+            )
+            lower, upper = _predictive_interval(
+                covered_equal, covered, n_equal, n, events.metric
+            )
             lasts = np.diff(np.concatenate([[0], own + 1, [len(losses)]]))
             np.maximum(highest, np.repeat(upper, lasts), out=highest)
             np.minimum(lowest, np.repeat(lower, lasts), out=lowest)
         np.maximum(losses, highest - lowest, out=losses)
     values = np.append(events.values, np.inf)
     attained = values[:-1] < values[1:]  # not in the middle of a tie, nor at ∞
-    return np.arange(len(losses)), np.append(losses[0], np.where(attained, losses[1:], np.inf))
+    return np.arange(len(losses)), np.append(
+        losses[0], np.where(attained, losses[1:], np.inf)
+    )
 
 
 def _fixed_sequence(events: Events, grid: np.ndarray, level: float) -> Staircase:
@@ -519,8 +637,13 @@ def _fixed_sequence(events: Events, grid: np.ndarray, level: float) -> Staircase
     """
     ends = np.searchsorted(events.values, grid, side="right")
     no_gap = _no_gap(events.metric)
-    losses = [_losses(counts, events, level).max(axis=1, initial=no_gap) for counts in _counts_at(events, ends)]
-    losses = np.concatenate([*losses, [_losses_at_infinity(events, level).max(initial=no_gap)]])
+    losses = [
+        _losses(counts, events, level).max(axis=1, initial=no_gap)
+        for counts in _counts_at(events, ends)
+    ]
+    losses = np.concatenate(
+        [*losses, [_losses_at_infinity(events, level).max(initial=no_gap)]]
+    )
     worst_above = np.maximum.accumulate(losses[::-1])[:0:-1]
     new = np.flatnonzero(np.diff(worst_above, prepend=np.inf) < 0)
     return Staircase.build(events, level, grid[new], worst_above[new], ends[new])
@@ -545,7 +668,9 @@ def _losses(counts: np.ndarray, events: Events, level: float | None) -> np.ndarr
     metric, sizes = events.metric, events.sizes
     if metric.is_predictive:
         n, n_equal = sizes.sum(axis=1), sizes[:, 0]
-        lower, upper = _predictive_interval(counts[:, :, 0], counts.sum(axis=2), n_equal, n, metric, level)
+        lower, upper = _predictive_interval(
+            counts[:, :, 0], counts.sum(axis=2), n_equal, n, metric, level
+        )
         lower, upper = lower[:, :, None], upper[:, :, None]
     elif level is None:
         lower, upper = counts / (sizes + 1), (counts + 1) / (sizes + 1)
@@ -559,13 +684,20 @@ def _losses(counts: np.ndarray, events: Events, level: float | None) -> np.ndarr
     else:  # two different groups: against each group, the largest upper bound among the others
         largest = np.repeat(upper.max(axis=-1, keepdims=True), upper.shape[-1], axis=-1)
         at = upper.argmax(axis=-1)[..., None]
-        np.put_along_axis(largest, at, np.partition(upper, -2, axis=-1)[..., -2:-1], axis=-1)
+        np.put_along_axis(
+            largest, at, np.partition(upper, -2, axis=-1)[..., -2:-1], axis=-1
+        )
         losses = worse(largest, lower).max(axis=-1)
     return losses.max(axis=-1)
 
 
 def _predictive_interval(
-    equal: np.ndarray, covered: np.ndarray, n_equal: Any, n: Any, metric: FairnessMetric, level: float | None = None
+    equal: np.ndarray,
+    covered: np.ndarray,
+    n_equal: Any,
+    n: Any,
+    metric: FairnessMetric,
+    level: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds for Pr[Y = ỹ | ỹ in the set], less the prior for the proxy.
 
@@ -574,10 +706,14 @@ def _predictive_interval(
     """
     if level is not None:
         lower, upper = clopper_pearson(equal, covered, level / _bounds_per_pair(metric))
-        prior_lower, prior_upper = clopper_pearson(n_equal, n, level / _bounds_per_pair(metric))
+        prior_lower, prior_upper = clopper_pearson(
+            n_equal, n, level / _bounds_per_pair(metric)
+        )
     else:
         prior_lower, prior_upper = n_equal / (n + 1), (n_equal + 1) / (n + 1)
-        with np.errstate(divide="ignore"):  # no label covered: an infinite upper end, which no c accepts
+        with np.errstate(
+            divide="ignore"
+        ):  # no label covered: an infinite upper end, which no c accepts
             lower = equal / (n_equal + 1) * prior_lower / ((covered + 1) / (n + 1))
             upper = (equal + 1) / (n_equal + 1) * prior_upper / (covered / (n + 1))
     if metric.quantity == "ppv_minus_prior":
@@ -634,15 +770,25 @@ class Search:
             step = stairs.step(self._turn(closeness))
             found.append(stairs.thresholds[step] if step < len(stairs.losses) else np.inf)
             threshold[stairs.events.columns] = found[-1]
-            bound[stairs.events.labels if self.metric.per_label else slice(None)] = self._turn(stairs.bounds(found[-1]))
-        reached = max((stairs.best_finite for stairs in self.staircases), default=_no_gap(self.metric))
+            bound[stairs.events.labels if self.metric.per_label else slice(None)] = (
+                self._turn(stairs.bounds(found[-1]))
+            )
+        reached = max(
+            (stairs.best_finite for stairs in self.staircases),
+            default=_no_gap(self.metric),
+        )
         return FairThreshold(
             threshold=threshold,
             base_threshold=self.base,
             feasible=bool(np.isfinite(found).all()),
-            satisfied=all(stairs.step(self._turn(closeness)) < len(stairs.losses) for stairs in self.staircases),
+            satisfied=all(
+                stairs.step(self._turn(closeness)) < len(stairs.losses)
+                for stairs in self.staircases
+            ),
             bound=bound,
-            smallest_closeness=math.nan if np.isinf([self.base, reached]).any() else float(self._turn(reached)),
+            smallest_closeness=math.nan
+            if np.isinf([self.base, reached]).any()
+            else float(self._turn(reached)),
             blocking_cells=[
                 cell
                 for stairs, threshold in zip(self.staircases, found, strict=True)
@@ -652,27 +798,39 @@ class Search:
             metric=self.metric.name,
             closeness=closeness,
             guarantee=self.guarantee,
-            points_needed=max((stairs.points_needed(closeness) for stairs in self.staircases), default=0),
+            points_needed=max(
+                (stairs.points_needed(closeness) for stairs in self.staircases), default=0
+            ),
         )
 
     def frontier(self) -> pd.DataFrame:
         """The answers for every closeness, as a table."""
         labels, losses, thresholds = [], [], []
         for stairs in self.staircases:
-            own = stairs.step(stairs.losses) == np.arange(len(stairs.losses))  # not where rounding alone made the step
+            own = stairs.step(stairs.losses) == np.arange(
+                len(stairs.losses)
+            )  # not where rounding alone made the step
             labels.append(np.full(own.sum(), stairs.events.columns[0]))
             losses.append(stairs.losses[own])
             thresholds.append(stairs.thresholds[own])
         losses = np.concatenate(losses or [[]])
         in_sets = np.full(len(losses), self.others_in_sets)
         hits = np.full(len(losses), self.others_hits)
-        for stairs in self.staircases:  # where each threshold stands when the row's closeness is asked of all labels
+        for stairs in (
+            self.staircases
+        ):  # where each threshold stands when the row's closeness is asked of all labels
             step = stairs.step(losses)
             in_sets += np.append(stairs.in_sets, stairs.events.n_pairs)[step]
             hits += np.append(stairs.hits, stairs.events.n_true)[step]
         columns = {"label": np.concatenate(labels or [[]])} if self.classwise else {}
-        columns |= {"closeness": self._turn(losses), "threshold": np.concatenate(thresholds or [[]])}
-        return pd.DataFrame(columns | {"mean_set_size": in_sets / self.shape[0], "coverage": hits / self.shape[0]})
+        columns |= {
+            "closeness": self._turn(losses),
+            "threshold": np.concatenate(thresholds or [[]]),
+        }
+        return pd.DataFrame(
+            columns
+            | {"mean_set_size": in_sets / self.shape[0], "coverage": hits / self.shape[0]}
+        )
 
     def _turn(self, closeness: Any) -> Any:
         """A closeness as a loss, or a loss as a closeness."""

@@ -20,9 +20,18 @@ from cfhelpers._checks import as_adjacency, as_array, one_of
 
 KINDS = ("gcn", "sage", "gat")
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")  # DGL's names, as in Tab D1
-DEFAULTS = {"lr": 0.01, "hidden_channels": 64, "layers": 2, "dropout": 0.5, "heads": 4, "aggr": "mean"}
+DEFAULTS = {
+    "lr": 0.01,
+    "hidden_channels": 64,
+    "layers": 2,
+    "dropout": 0.5,
+    "heads": 4,
+    "aggr": "mean",
+}
 WEIGHT_DECAY = 5e-4
-LSTM_LIMIT = 2**28  # numbers that the lstm aggregator may hold at once: nodes × largest degree × channels
+LSTM_LIMIT = (
+    2**28
+)  # numbers that the lstm aggregator may hold at once: nodes × largest degree × channels
 
 
 def choose_device(device: str | None = None) -> torch.device:
@@ -38,15 +47,21 @@ class Graph:
         self.n, self.device = n, torch.device(device)
         self.degrees = np.diff(adjacency.indptr)
         scale = sparse.diags_array(1 / np.sqrt(self.degrees + 1)).astype(np.float32)
-        self.normalised = self._put((scale @ (adjacency + sparse.eye_array(n, dtype=np.float32)) @ scale).tocsr())
+        self.normalised = self._put(
+            (scale @ (adjacency + sparse.eye_array(n, dtype=np.float32)) @ scale).tocsr()
+        )
         self.adjacency = self._put(adjacency)
-        self.counts = torch.tensor(self.degrees, device=self.device, dtype=torch.float32)[:, None]
+        self.counts = torch.tensor(self.degrees, device=self.device, dtype=torch.float32)[
+            :, None
+        ]
 
     @cached_property
     def edges(self) -> torch.Tensor:
         """(2, E): from, to; in the order of the nodes they lead to."""
         adjacency = self.adjacency
-        to = torch.arange(self.n, device=self.device).repeat_interleave(adjacency.crow_indices().diff())
+        to = torch.arange(self.n, device=self.device).repeat_interleave(
+            adjacency.crow_indices().diff()
+        )
         return torch.stack([adjacency.col_indices(), to])
 
     @cached_property
@@ -54,10 +69,15 @@ class Graph:
         return add_self_loops(self.edges, num_nodes=self.n)[0]
 
     def _put(self, matrix: sparse.csr_array) -> torch.Tensor:
-        parts = (torch.as_tensor(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices))
+        parts = (
+            torch.as_tensor(part.astype(np.int64))
+            for part in (matrix.indptr, matrix.indices)
+        )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-            tensor = torch.sparse_csr_tensor(*parts, torch.as_tensor(matrix.data), matrix.shape, check_invariants=False)
+            tensor = torch.sparse_csr_tensor(
+                *parts, torch.as_tensor(matrix.data), matrix.shape, check_invariants=False
+            )
         return tensor.to(self.device)
 
 
@@ -81,7 +101,9 @@ class _GCN(GCNConv):
         super().__init__(*channels, normalize=False)
 
     def forward(self, x, graph):
-        if self.in_channels < self.out_channels:  # A(xW) = (Ax)W: the product with the graph takes the fewer columns
+        if (
+            self.in_channels < self.out_channels
+        ):  # A(xW) = (Ax)W: the product with the graph takes the fewer columns
             return self.lin(_SymmetricProduct.apply(graph.normalised, x)) + self.bias
         return _SymmetricProduct.apply(graph.normalised, self.lin(x)) + self.bias
 
@@ -91,7 +113,11 @@ class _SAGE(SAGEConv):
 
     def __init__(self, n_in, n_out, aggr):
         self.kind = aggr
-        options = {"gcn": {"root_weight": False}, "pool": {"aggr": "max", "project": True}, "lstm": {"aggr": "lstm"}}
+        options = {
+            "gcn": {"root_weight": False},
+            "pool": {"aggr": "max", "project": True},
+            "lstm": {"aggr": "lstm"},
+        }
         super().__init__(n_in, n_out, **options.get(aggr, {}))
 
     def forward(self, x, graph):
@@ -114,12 +140,25 @@ class _GAT(GATConv):
 class GNN(torch.nn.Module):
     """Graph convolutions of one kind, with ReLU and dropout between them: (n, n_in) in, logits (n, n_out) out."""
 
-    def __init__(self, kind, n_in, n_out, *, hidden_channels=64, layers=2, dropout=0.5, heads=4, aggr="mean"):
+    def __init__(
+        self,
+        kind,
+        n_in,
+        n_out,
+        *,
+        hidden_channels=64,
+        layers=2,
+        dropout=0.5,
+        heads=4,
+        aggr="mean",
+    ):
         super().__init__()
         one_of(kind, "kind", KINDS), one_of(aggr, "aggr", AGGREGATORS)
         self.dropout, self.kind, self.aggr = dropout, kind, aggr
         if kind == "gat" and hidden_channels % heads:
-            raise ValueError(f"heads: found {heads} for {hidden_channels} channels; wanted a divisor of the channels")
+            raise ValueError(
+                f"heads: found {heads} for {hidden_channels} channels; wanted a divisor of the channels"
+            )
 
         def layer(place, before, after):
             if kind == "gat":  # the heads share the channels; one decides in the end
@@ -127,15 +166,28 @@ class GNN(torch.nn.Module):
             return _GCN(before, after) if kind == "gcn" else _SAGE(before, after, aggr)
 
         widths = [n_in, *[hidden_channels] * (layers - 1), n_out]
-        self.convolutions = torch.nn.ModuleList(map(layer, range(layers), widths[:-1], widths[1:]))
+        self.convolutions = torch.nn.ModuleList(
+            map(layer, range(layers), widths[:-1], widths[1:])
+        )
 
     def forward(self, x, graph):
-        most, width = int(graph.degrees.max()), max(convolution.in_channels for convolution in self.convolutions)
-        if self.kind == "sage" and self.aggr == "lstm" and graph.n * most * width > LSTM_LIMIT:
+        most, width = (
+            int(graph.degrees.max()),
+            max(convolution.in_channels for convolution in self.convolutions),
+        )
+        if (
+            self.kind == "sage"
+            and self.aggr == "lstm"
+            and graph.n * most * width > LSTM_LIMIT
+        ):
             found = f"a graph of {graph.n:,} nodes with up to {most:,} neighbours"
-            raise ValueError(f"aggr: found 'lstm' for {found}, which does not fit; wanted mean, gcn or pool")
+            raise ValueError(
+                f"aggr: found 'lstm' for {found}, which does not fit; wanted mean, gcn or pool"
+            )
         for place, convolution in enumerate(self.convolutions):
-            x = functional.dropout(functional.relu(x) if place else x, self.dropout, self.training)
+            x = functional.dropout(
+                functional.relu(x) if place else x, self.dropout, self.training
+            )
             x = convolution(x, graph)
         return x
 
@@ -144,7 +196,9 @@ def standardise(X: Any, train: np.ndarray) -> np.ndarray:
     """Columns of X less their mean over the training rows, in units of their deviation there; float32 (n, p)."""
     X = np.asarray(X, np.float64)
     deviation = X[train].std(axis=0)
-    return ((X - X[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1)).astype(np.float32)
+    return ((X - X[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1)).astype(
+        np.float32
+    )
 
 
 def fit(
@@ -169,11 +223,16 @@ def fit(
     """
     options, device = DEFAULTS | (parameters or {}), choose_device(device)
     if unknown := set(options) - set(DEFAULTS):
-        raise ValueError(f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(DEFAULTS)}")
+        raise ValueError(
+            f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(DEFAULTS)}"
+        )
     lr = options.pop("lr")
     train, valid = np.flatnonzero(parts == "train"), np.flatnonzero(parts == "valid")
     graph = Graph(edge_index, len(parts), device)
-    x, labels = torch.tensor(standardise(X, train), device=device), torch.tensor(as_array(y), device=device)
+    x, labels = (
+        torch.tensor(standardise(X, train), device=device),
+        torch.tensor(as_array(y), device=device),
+    )
     with seeded(seed, device):
         model = GNN(kind, x.shape[1], n_classes, **options).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=WEIGHT_DECAY)
@@ -187,10 +246,18 @@ def fit(
 
         def judge(logits):
             right = (logits[valid].argmax(1) == labels[valid]).float().mean()
-            return float(right), float(functional.cross_entropy(logits[valid], labels[valid]))
+            return float(right), float(
+                functional.cross_entropy(logits[valid], labels[valid])
+            )
 
         best, history = best_epoch(
-            model, step, lambda: judge(model(x, graph)), epochs, patience, progress, f"training {kind}"
+            model,
+            step,
+            lambda: judge(model(x, graph)),
+            epochs,
+            patience,
+            progress,
+            f"training {kind}",
         )
         with torch.no_grad():
             probs = torch.softmax(best(x, graph).double(), dim=1)
@@ -202,8 +269,16 @@ def best_epoch(model, step, judge, epochs, patience, progress, title, first=0):
 
     `judge` gives (what is to be large, what is to be small where that is equal); epochs before `first` are not judged.
     """
-    best, best_value, best_at, history, start = None, (-np.inf, np.inf), first, [], time.perf_counter()
-    with tqdm(range(epochs), title, disable=not progress, leave=False, mininterval=0.5) as bar:
+    best, best_value, best_at, history, start = (
+        None,
+        (-np.inf, np.inf),
+        first,
+        [],
+        time.perf_counter(),
+    )
+    with tqdm(
+        range(epochs), title, disable=not progress, leave=False, mininterval=0.5
+    ) as bar:
         for epoch in bar:
             model.train()
             loss = step()
@@ -215,7 +290,11 @@ def best_epoch(model, step, judge, epochs, patience, progress, title, first=0):
             history.append((epoch, loss, value, time.perf_counter() - start))
             bar.set_postfix(loss=f"{loss:.3f}", held_out=f"{value:.3f}", refresh=False)
             if (value, -tie) > (best_value[0], -best_value[1]):
-                best, best_value, best_at = copy.deepcopy(model.state_dict()), (value, tie), epoch
+                best, best_value, best_at = (
+                    copy.deepcopy(model.state_dict()),
+                    (value, tie),
+                    epoch,
+                )
             elif epoch - best_at >= patience:
                 break
     model.load_state_dict(best)

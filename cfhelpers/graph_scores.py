@@ -1,70 +1,26 @@
 """Scores with something to choose: RAPS and, on graphs, DAPS and CFGNN; tuned apart from the rows that calibrate."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from cfhelpers._checks import as_adjacency, as_array, as_probabilities, as_scores, one_of
-from cfhelpers.artifacts import cached, fingerprint
+from cfhelpers._cache import cached, fingerprint
+from cfhelpers._checks import as_adjacency, as_array, as_probabilities, as_scores
 from cfhelpers.conformal import conformal_quantile
-from cfhelpers.datasets import Dataset, resplit, tune_halves
-from cfhelpers.scores import aps, raps, tps
+from cfhelpers.scores import aps
 
-SCORES = ("tps", "aps", "raps", "daps", "cfgnn")
-DIFFUSIONS = tuple(np.round(np.linspace(0.05, 1, 20), 2).tolist())
-PENALTIES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 STREAM = 0xA95  # u is drawn from a stream of its own
-CFGNN = {"kind": "gcn", "lr": 0.005, "hidden_channels": 32, "layers": 2, "dropout": 0.1, "temperature": 0.05}
+CFGNN = {
+    "kind": "gcn",
+    "lr": 0.005,
+    "hidden_channels": 32,
+    "layers": 2,
+    "dropout": 0.1,
+    "temperature": 0.05,
+}
 SIZE_WEIGHT = 0.1  # of the size loss beside the cross-entropy
 TARGET = 1.0  # the size below which a set costs nothing
-
-
-@dataclass(frozen=True, eq=False)
-class ScoredSplit:
-    """Scores (n, K) of every row, the rows that give q̂ and λ, the rows to report on, and what was chosen by tuning."""
-
-    score: str
-    scores: np.ndarray = field(repr=False)
-    calibration: np.ndarray = field(repr=False)
-    test: np.ndarray = field(repr=False)
-    chosen: dict[str, Any]
-
-
-def score_split(
-    dataset: Dataset, probs: Any, parts: np.ndarray, score: str, seed: int, *, alpha: float = 0.1, **options: Any
-) -> ScoredSplit:
-    """Divide calibration and test anew by `seed` and score every row; u is one number per row, drawn by `seed` too.
-
-    TPS and APS calibrate on the whole calibration part; RAPS, DAPS and CFGNN give half of it to their tuning. `options`
-    are those of `cfgnn`.
-    """
-    one_of(score, "score", SCORES)
-    if (probs := as_probabilities(probs)).shape != (wanted := (len(dataset), dataset.n_classes)):
-        raise ValueError(f"probabilities: found shape {probs.shape}; {dataset.name} wants {wanted}")
-    if score in ("daps", "cfgnn") and dataset.edge_index is None:
-        raise ValueError(f"score: found {score!r} for {dataset.name} without edges; load the dataset with its graph")
-    parts = resplit(dataset, parts, seed)
-    test, u = np.flatnonzero(parts == "test"), np.random.default_rng([seed, STREAM]).random(len(dataset))
-    chosen = {}
-    if score in ("raps", "daps", "cfgnn"):
-        parts = tune_halves(dataset, parts, seed)
-        tune, y = np.flatnonzero(parts == "tune"), dataset.y
-    if score == "tps":
-        values = tps(probs)
-    elif score == "aps":
-        values = aps(probs, u)
-    elif score == "raps":
-        chosen = tune_raps(probs[tune], y[tune], u[tune], alpha)
-        values = raps(probs, u, **chosen)
-    elif score == "daps":
-        values, chosen = tune_daps(aps(probs, u), y, dataset.edge_index, tune, alpha)
-    else:
-        adjusted, chosen = cfgnn(probs, y, dataset.edge_index, tune, alpha=alpha, seed=seed, **options)
-        values = aps(adjusted, u)
-    return ScoredSplit(score, values, np.flatnonzero(parts == "calibration"), test, chosen)
 
 
 def held_out_size(scores: np.ndarray, y: np.ndarray, alpha: float) -> float:
@@ -72,20 +28,11 @@ def held_out_size(scores: np.ndarray, y: np.ndarray, alpha: float) -> float:
     sizes = []
     for half in (0, 1):
         other, true = scores[1 - half :: 2], y[1 - half :: 2]
-        sizes.append(scores[half::2] <= conformal_quantile(other[np.arange(len(true)), true], alpha))
+        sizes.append(
+            scores[half::2]
+            <= conformal_quantile(other[np.arange(len(true)), true], alpha)
+        )
     return float(np.concatenate(sizes).sum(axis=1).mean())
-
-
-def _smallest(candidates: Iterable[dict], score: Callable, y: np.ndarray, alpha: float) -> dict:
-    """The candidate whose scores give the smallest sets; the first of equals."""
-    return min(candidates, key=lambda candidate: held_out_size(score(**candidate), y, alpha))
-
-
-def tune_raps(probs: Any, y: Any, u: Any, alpha: float = 0.1, penalties=PENALTIES) -> dict[str, float]:
-    """The penalty and k_reg of RAPS that give the smallest sets on these rows."""
-    n_classes = as_array(probs).shape[1]
-    candidates = ({"penalty": penalty, "k_reg": k} for k in range(1, n_classes) for penalty in penalties)
-    return _smallest(candidates, lambda **candidate: raps(probs, u, **candidate), as_array(y), alpha)
 
 
 def neighbour_mean(edge_index: Any, n: int) -> sparse.csr_array:
@@ -101,25 +48,11 @@ def daps(scores: Any, edge_index: Any, diffusion: float) -> np.ndarray:
     scores = as_scores(scores)
     if not 0 <= diffusion <= 1:
         raise ValueError(f"diffusion: found {diffusion!r}; wanted a number in [0, 1]")
-    return _mix(scores, neighbour_mean(edge_index, len(scores)) @ scores, diffusion)
+    return mix(scores, neighbour_mean(edge_index, len(scores)) @ scores, diffusion)
 
 
-def _mix(scores: np.ndarray, means: np.ndarray, diffusion: float) -> np.ndarray:
+def mix(scores: np.ndarray, means: np.ndarray, diffusion: float) -> np.ndarray:
     return (1 - diffusion) * scores + diffusion * means
-
-
-def tune_daps(
-    scores: Any, y: Any, edge_index: Any, tune: np.ndarray, alpha: float = 0.1, diffusions: Iterable[float] = DIFFUSIONS
-) -> tuple[np.ndarray, dict[str, float]]:
-    """DAPS with the δ that gives the smallest sets on the rows `tune`: scores (n, K), and the choice.
-
-    Each candidate is one diffusion of the same scores, never of scores that were diffused before.
-    """
-    scores, y = as_scores(scores), as_array(y)[tune]
-    means = neighbour_mean(edge_index, len(scores)) @ scores
-    candidates = ({"diffusion": diffusion} for diffusion in diffusions)
-    chosen = _smallest(candidates, lambda diffusion: _mix(scores[tune], means[tune], diffusion), y, alpha)
-    return _mix(scores, means, **chosen), chosen
 
 
 def cfgnn(
@@ -145,11 +78,18 @@ def cfgnn(
     from cfhelpers import gnn
 
     defaults = gnn.DEFAULTS | CFGNN
-    probs, options = as_probabilities(probs).astype(np.float32), defaults | (parameters or {})
+    probs, options = (
+        as_probabilities(probs).astype(np.float32),
+        defaults | (parameters or {}),
+    )
     if unknown := set(options) - set(defaults):
-        raise ValueError(f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(defaults)}")
+        raise ValueError(
+            f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(defaults)}"
+        )
     if epochs <= warm_up:
-        raise ValueError(f"epochs: found {epochs} with a warm-up of {warm_up}; wanted more than the warm-up")
+        raise ValueError(
+            f"epochs: found {epochs} with a warm-up of {warm_up}; wanted more than the warm-up"
+        )
     device = gnn.choose_device(device)
     key = {
         "content": fingerprint(probs, as_array(y)[tune], as_array(edge_index), tune),
@@ -162,26 +102,64 @@ def cfgnn(
 
     def compute():
         return _train_cfgnn(
-            probs, y, edge_index, tune, alpha, options, seed, epochs, warm_up, patience, device, progress
+            probs,
+            y,
+            edge_index,
+            tune,
+            alpha,
+            options,
+            seed,
+            epochs,
+            warm_up,
+            patience,
+            device,
+            progress,
         )
 
     stored = cached("cfgnn", key, compute)
-    return stored["probs"], {"epoch": int(stored["epoch"]), "held_out_size": float(stored["size"])}
+    return stored["probs"], {
+        "epoch": int(stored["epoch"]),
+        "held_out_size": float(stored["size"]),
+    }
 
 
-def _train_cfgnn(probs, y, edge_index, tune, alpha, options, seed, epochs, warm_up, patience, device, progress):
+def _train_cfgnn(
+    probs,
+    y,
+    edge_index,
+    tune,
+    alpha,
+    options,
+    seed,
+    epochs,
+    warm_up,
+    patience,
+    device,
+    progress,
+):
     from cfhelpers import gnn
 
     torch, functional = gnn.torch, gnn.functional
-    shape = {name: value for name, value in options.items() if name not in ("kind", "lr", "temperature")}
+    shape = {
+        name: value
+        for name, value in options.items()
+        if name not in ("kind", "lr", "temperature")
+    }
     rng = np.random.default_rng([seed, STREAM, 1])
     fit, held_out = np.split(rng.permutation(tune), [2 * len(tune) // 3])
     graph, y = gnn.Graph(edge_index, len(probs), device), as_array(y)
-    x, labels = torch.tensor(np.log(probs.clip(1e-6)), device=device), torch.tensor(y, device=device)
+    x, labels = (
+        torch.tensor(np.log(probs.clip(1e-6)), device=device),
+        torch.tensor(y, device=device),
+    )
     u_held_out = rng.random(len(held_out))
     with gnn.seeded(seed, device):
-        model = gnn.GNN(options["kind"], probs.shape[1], probs.shape[1], **shape).to(device)
-        optimizer = torch.optim.Adam(model.parameters(), lr=options["lr"], weight_decay=gnn.WEIGHT_DECAY)
+        model = gnn.GNN(options["kind"], probs.shape[1], probs.shape[1], **shape).to(
+            device
+        )
+        optimizer = torch.optim.Adam(
+            model.parameters(), lr=options["lr"], weight_decay=gnn.WEIGHT_DECAY
+        )
         taken = 0
 
         def step():
@@ -191,7 +169,9 @@ def _train_cfgnn(probs, y, edge_index, tune, alpha, options, seed, epochs, warm_
             if taken > warm_up:
                 rows = torch.tensor(rng.permutation(fit), device=device)
                 soft = torch.softmax(logits[rows], dim=1)
-                loss = loss + SIZE_WEIGHT * size_loss(soft, labels[rows], alpha, options["temperature"])
+                loss = loss + SIZE_WEIGHT * size_loss(
+                    soft, labels[rows], alpha, options["temperature"]
+                )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -201,11 +181,19 @@ def _train_cfgnn(probs, y, edge_index, tune, alpha, options, seed, epochs, warm_
             adjusted = torch.softmax((x + model(x, graph))[held_out], dim=1).cpu().numpy()
             return -held_out_size(aps(adjusted, u_held_out), y[held_out], alpha), 0.0
 
-        model, history = gnn.best_epoch(model, step, judge, epochs, patience, progress, "training cfgnn", warm_up)
+        model, history = gnn.best_epoch(
+            model, step, judge, epochs, patience, progress, "training cfgnn", warm_up
+        )
         with torch.no_grad():
-            adjusted = torch.softmax((x + model(x, graph)).double(), dim=1).float().cpu().numpy()
+            adjusted = (
+                torch.softmax((x + model(x, graph)).double(), dim=1).float().cpu().numpy()
+            )
     best = int(np.argmax(history["held_out"]))
-    return {"probs": adjusted, "epoch": history["epoch"][best], "size": -history["held_out"][best]}
+    return {
+        "probs": adjusted,
+        "epoch": history["epoch"][best],
+        "size": -history["held_out"][best],
+    }
 
 
 def size_loss(probs, y, alpha: float, temperature: float, target: float = TARGET):
@@ -217,7 +205,9 @@ def size_loss(probs, y, alpha: float, temperature: float, target: float = TARGET
     from cfhelpers.gnn import functional, torch
 
     ranked, order = probs.sort(dim=1, descending=True)
-    scores = torch.zeros_like(probs).scatter(1, order, ranked.cumsum(dim=1) - ranked / 2)  # u at its mean
+    scores = torch.zeros_like(probs).scatter(
+        1, order, ranked.cumsum(dim=1) - ranked / 2
+    )  # u at its mean
     n = len(probs) // 2
     rank = int(min(conformal_quantile(np.arange(1, n + 1), alpha), n))
     threshold = scores[:n].gather(1, y[:n, None]).squeeze(1).sort().values[rank - 1]

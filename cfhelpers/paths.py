@@ -40,7 +40,9 @@ def figures(profile: str = "quick") -> Path:
 
 def _known(profile: str) -> str:
     if profile not in PROFILES:
-        raise ValueError(f"profile: found {profile!r}; wanted one of {', '.join(map(repr, PROFILES))}")
+        raise ValueError(
+            f"profile: found {profile!r}; wanted one of {', '.join(map(repr, PROFILES))}"
+        )
     return profile
 
 

@@ -70,12 +70,18 @@ class FairConformalClassifier(BaseEstimator):
     @estimator.setter
     def estimator(self, value: Any) -> None:
         """Frozen, so that cloning keeps it fitted."""
-        self._estimator = value if value is None or isinstance(value, FrozenEstimator) else FrozenEstimator(value)
+        self._estimator = (
+            value
+            if value is None or isinstance(value, FrozenEstimator)
+            else FrozenEstimator(value)
+        )
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "FairConformalClassifier":
         """Find the thresholds on calibration data that did not train the estimator: X or probabilities, y, groups."""
         if groups is None:
-            raise ValueError("groups: found None; wanted one group for each calibration point (predict_set needs none)")
+            raise ValueError(
+                "groups: found None; wanted one group for each calibration point (predict_set needs none)"
+            )
         probs = self._probabilities(X)
         self.classes_ = self._classes(X, y, probs.shape[1])
         y = self._indices(y, "y")
@@ -115,10 +121,15 @@ class FairConformalClassifier(BaseEstimator):
         check_is_fitted(self, "threshold_")
         probs = self._probabilities(X)
         if probs.shape[1] != len(self.classes_):
-            raise ValueError(f"probabilities: found {probs.shape[1]} columns; wanted {len(self.classes_)}, as in fit")
-        content = zlib.crc32(np.ascontiguousarray(probs).view(np.uint8).data)  # other points get other random numbers
+            raise ValueError(
+                f"probabilities: found {probs.shape[1]} columns; wanted {len(self.classes_)}, as in fit"
+            )
+        content = zlib.crc32(
+            np.ascontiguousarray(probs).view(np.uint8).data
+        )  # other points get other random numbers
         return conformal.prediction_sets(
-            self._score(probs, _generator(self._stream, PREDICT, content)), self.threshold_
+            self._score(probs, _generator(self._stream, PREDICT, content)),
+            self.threshold_,
         )
 
     def predict(self, X: Any) -> np.ndarray:
@@ -136,7 +147,9 @@ class FairConformalClassifier(BaseEstimator):
         return tags
 
     def _probabilities(self, X: Any) -> np.ndarray:
-        return as_probabilities(X if self.estimator is None else self.estimator.predict_proba(X))
+        return as_probabilities(
+            X if self.estimator is None else self.estimator.predict_proba(X)
+        )
 
     def _classes(self, X: Any, y: Any, n_classes: int) -> np.ndarray:
         """The estimator's labels; for probabilities the column names where the labels are among them, else 0..K-1."""
@@ -152,20 +165,34 @@ class FairConformalClassifier(BaseEstimator):
         if (index < 0).any():
             row = int((index < 0).argmax())
             found = plain(labels.ravel()[row])
-            raise ValueError(f"{name}: found {found!r} in row {row}; wanted labels among {self.classes_.tolist()}")
+            raise ValueError(
+                f"{name}: found {found!r} in row {row}; wanted labels among {self.classes_.tolist()}"
+            )
         return index
 
     def _score(self, probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if callable(self.score):
             return self.score(probs, rng.random(len(probs)))
         one_of(self.score, "score", tuple(SCORES))
-        return scores.tps(probs) if self.score == "tps" else SCORES[self.score](probs, rng.random(len(probs)))
+        return (
+            scores.tps(probs)
+            if self.score == "tps"
+            else SCORES[self.score](probs, rng.random(len(probs)))
+        )
 
     def _grid(self, n_classes: int) -> Any:
         """RAPS reaches above 1, by an amount that is known beforehand."""
         options = self.score.keywords if isinstance(self.score, functools.partial) else {}
-        function = self.score.func if isinstance(self.score, functools.partial) else SCORES.get(self.score, self.score)
-        if self.grid is not None or self.guarantee == "none" or function is not scores.raps:
+        function = (
+            self.score.func
+            if isinstance(self.score, functools.partial)
+            else SCORES.get(self.score, self.score)
+        )
+        if (
+            self.grid is not None
+            or self.guarantee == "none"
+            or function is not scores.raps
+        ):
             return self.grid
         return np.linspace(0, scores.raps_maximum(n_classes, **options), 10_001)
 
@@ -192,7 +219,9 @@ def _stream_of(random_state: Any) -> list[int]:
         return random_state.randint(2**32, size=4, dtype=np.uint64).tolist()
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return [int(random_state)]
-    raise ValueError(f"random_state: found {random_state!r}; wanted None, an integer from 0, or a NumPy generator")
+    raise ValueError(
+        f"random_state: found {random_state!r}; wanted None, an integer from 0, or a NumPy generator"
+    )
 
 
 def _generator(stream: list[int], *purpose: int) -> np.random.Generator:

@@ -24,11 +24,15 @@ def aps(probs: Any, u: Any = None) -> np.ndarray:
     return raps(probs, u, penalty=0.0)
 
 
-def raps(probs: Any, u: Any = None, penalty: float = PENALTY, k_reg: int = K_REG) -> np.ndarray:
+def raps(
+    probs: Any, u: Any = None, penalty: float = PENALTY, k_reg: int = K_REG
+) -> np.ndarray:
     """Regularised APS: APS plus penalty·max(rank - k_reg, 0), rank 1 for the most likely label."""
     probs = as_probabilities(probs)
     if not penalty >= 0:
-        raise ValueError(f"penalty: found {penalty!r}; wanted a number that is not below 0")
+        raise ValueError(
+            f"penalty: found {penalty!r}; wanted a number that is not below 0"
+        )
     if not k_reg >= 0:
         raise ValueError(f"k_reg: found {k_reg!r}; wanted a number that is not below 0")
     columns = np.ascontiguousarray(probs.T)
@@ -38,7 +42,9 @@ def raps(probs: Any, u: Any = None, penalty: float = PENALTY, k_reg: int = K_REG
         scores -= as_uniforms(u, len(probs)).astype(probs.dtype) * columns
     np.clip(scores, 0, 1, out=scores)  # a row sums to 1 up to rounding only
     if penalty > 0:
-        scores += probs.dtype.type(penalty) * np.maximum(ranks - probs.dtype.type(k_reg), 0)
+        scores += probs.dtype.type(penalty) * np.maximum(
+            ranks - probs.dtype.type(k_reg), 0
+        )
     return np.ascontiguousarray(scores.T)
 
 
@@ -47,7 +53,9 @@ def raps_maximum(n_classes: int, penalty: float = PENALTY, k_reg: int = K_REG) -
     return 1 + penalty * max(n_classes - k_reg, 0)
 
 
-def _by_comparison(columns: np.ndarray, need_ranks: bool) -> tuple[np.ndarray, np.ndarray | None]:
+def _by_comparison(
+    columns: np.ndarray, need_ranks: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Sums over the labels ranked no lower than each label, and ranks, by comparing every pair of labels (K, n).
 
     All sums run in label order, so that a label ranked lower never ends below one ranked higher, rounding included.
@@ -63,13 +71,22 @@ def _by_comparison(columns: np.ndarray, need_ranks: bool) -> tuple[np.ndarray, n
     return sums, ranks
 
 
-def _by_sorting(columns: np.ndarray, need_ranks: bool) -> tuple[np.ndarray, np.ndarray | None]:
+def _by_sorting(
+    columns: np.ndarray, need_ranks: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The same by sorting each point's labels."""
     order = np.argsort(-columns, axis=0, kind="stable")
     sums = np.empty_like(columns)
-    np.put_along_axis(sums, order, np.cumsum(np.take_along_axis(columns, order, axis=0), axis=0), axis=0)
+    np.put_along_axis(
+        sums, order, np.cumsum(np.take_along_axis(columns, order, axis=0), axis=0), axis=0
+    )
     ranks = None
     if need_ranks:
         ranks = np.empty_like(columns)
-        np.put_along_axis(ranks, order, np.arange(1, len(columns) + 1, dtype=columns.dtype)[:, None], axis=0)
+        np.put_along_axis(
+            ranks,
+            order,
+            np.arange(1, len(columns) + 1, dtype=columns.dtype)[:, None],
+            axis=0,
+        )
     return sums, ranks

@@ -9,7 +9,12 @@ project = "Conformal fairness"
 author = "Conformal Fairness authors"
 release = version = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx-mathjax-offline"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+]
 nb_execution_mode = "off"  # outputs as they are stored
 nb_ipywidgets_js = {}  # scripts that would come from the network
 nb_merge_streams = True
@@ -17,9 +22,13 @@ myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4
 autodoc_typehints = "none"  # the signatures' Any says less than the docstrings
 autodoc_mock_imports = [
-    name for name in ("torch", "torch_geometric", "xgboost", "ray", "folktables") if find_spec(name) is None
+    name
+    for name in ("torch", "torch_geometric", "xgboost", "ray", "folktables")
+    if find_spec(name) is None
 ]
-autodoc_default_options = {"exclude-members": "set_fit_request"}  # scikit-learn's, with references into its own manual
+autodoc_default_options = {
+    "exclude-members": "set_fit_request"
+}  # scikit-learn's, with references into its own manual
 
 html_theme = "sphinx_book_theme"
 html_title = "Conformal fairness"
@@ -40,7 +49,10 @@ def plain_docstring(app, what, name, obj, options, lines) -> None:
     def literal(match):
         return f"``{match['code']}``" if match["code"] else "\\" + match[0]
 
-    lines[:] = [re.sub(r"(?P<tick>``?)(?P<code>[^`]+)(?P=tick)|[*_|\\]", literal, line) for line in lines]
+    lines[:] = [
+        re.sub(r"(?P<tick>``?)(?P<code>[^`]+)(?P=tick)|[*_|\\]", literal, line)
+        for line in lines
+    ]
 
 
 def setup(app) -> None:

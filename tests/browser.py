@@ -7,23 +7,35 @@ from contextlib import contextmanager
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
 
 
 @contextmanager
 def chromium() -> Iterator:
     """A browser of playwright's, from a Chromium that the machine has (or CHROME names); without one, skip."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed"
+    )
     path = os.environ.get("CHROME") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"no browser here: none of {', '.join(NAMES)} is on the PATH")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield browser
         browser.close()
 
 
-def page_without_network(browser, allowed: str, width: int = 1280, height: int = 900) -> tuple:
+def page_without_network(
+    browser, allowed: str, width: int = 1280, height: int = 900
+) -> tuple:
     """A page that reaches only addresses that start with `allowed`; the others it asked for, and the errors it met."""
     page = browser.new_page(viewport={"width": width, "height": height})
     page.set_default_timeout(180_000)  # milliseconds: a machine may be busy

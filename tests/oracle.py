@@ -106,14 +106,29 @@ def ppv_interval(scores, y, members, label, thresholds, level, proxy):
         low_d, high_d = coverage_interval(scores, members, thresholds, None)
         with np.errstate(divide="ignore"):
             low, high = low_e * prior_low / high_d, high_e * prior_high / low_d
-        low, high = np.where(infinite, prior_low, low), np.where(infinite, prior_high, high)
+        low, high = (
+            np.where(infinite, prior_low, low),
+            np.where(infinite, prior_high, high),
+        )
     else:
         share = level / 4 if proxy else level / 2
         prior_low, prior_high = (bounds[r] for bounds in clopper_pearson(n, share))
-        pairs = zip(covered(scores, members, thresholds), covered(scores, positive, thresholds), strict=True)
-        low, high = np.transpose([[bounds[hits] for bounds in clopper_pearson(int(m), share)] for m, hits in pairs])
+        pairs = zip(
+            covered(scores, members, thresholds),
+            covered(scores, positive, thresholds),
+            strict=True,
+        )
+        low, high = np.transpose(
+            [
+                [bounds[hits] for bounds in clopper_pearson(int(m), share)]
+                for m, hits in pairs
+            ]
+        )
     if proxy:
-        low, high = np.where(infinite, 0.0, low - prior_high), np.where(infinite, 0.0, high - prior_low)
+        low, high = (
+            np.where(infinite, 0.0, low - prior_high),
+            np.where(infinite, 0.0, high - prior_low),
+        )
     return low, high
 
 
@@ -126,7 +141,10 @@ def unfairness(metric, scores, y, g, label, thresholds, level=None):
         cells = [keep(y, g, a, label) for a in sorted(set(g.tolist()))]
         if metric.name in PREDICTIVE:
             proxy = metric.name.endswith("proxy")
-            ends = [ppv_interval(column, y, cell, label, thresholds, level, proxy) for cell in cells]
+            ends = [
+                ppv_interval(column, y, cell, label, thresholds, level, proxy)
+                for cell in cells
+            ]
         else:
             ends = [coverage_interval(column, cell, thresholds, level) for cell in cells]
         for a, (_, high) in enumerate(ends):
@@ -162,7 +180,20 @@ def even_grid():
     return np.linspace(0, 1, 10_001)
 
 
-def search(scores, y, g, metric, closeness, *, alpha, classwise, positive_labels, guarantee, delta=None, grid=None):
+def search(
+    scores,
+    y,
+    g,
+    metric,
+    closeness,
+    *,
+    alpha,
+    classwise,
+    positive_labels,
+    guarantee,
+    delta=None,
+    grid=None,
+):
     """The answer that `find_threshold` must give."""
     scores, y, g = np.asarray(scores, np.float64), np.asarray(y), np.asarray(g)
     n, n_classes = scores.shape
@@ -177,11 +208,18 @@ def search(scores, y, g, metric, closeness, *, alpha, classwise, positive_labels
     satisfied, feasible, reach = True, True, -math.inf
     for part in parts:
         if guarantee:
-            candidates = np.array(sorted({*map(float, even_grid() if grid is None else grid), math.inf}))
+            candidates = np.array(
+                sorted({*map(float, even_grid() if grid is None else grid), math.inf})
+            )
         else:
             column = true_scores if overall else scores[:, part].ravel()
-            candidates = np.array(sorted({base, *column[column > base].tolist(), math.inf}))
-        values = {label: unfairness(metric, scores, y, g, label, candidates, level) for label in part}
+            candidates = np.array(
+                sorted({base, *column[column > base].tolist(), math.inf})
+            )
+        values = {
+            label: unfairness(metric, scores, y, g, label, candidates, level)
+            for label in part
+        }
         worst = np.max(list(values.values()), axis=0)
         limit = metric.sign * closeness + TOLERANCE
         if guarantee:
@@ -212,8 +250,13 @@ def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
         for keep in metric.filters:
             for a in sorted(set(g.tolist())):
                 n = int(keep(y, g, a, label).sum())
-                low = n / (n + 1) if delta is None else clopper_pearson(n, delta / 2)[0][n]
-                if metric.sign * (low if metric.ratio else 1 - low) > metric.sign * closeness + TOLERANCE:
+                low = (
+                    n / (n + 1) if delta is None else clopper_pearson(n, delta / 2)[0][n]
+                )
+                if (
+                    metric.sign * (low if metric.ratio else 1 - low)
+                    > metric.sign * closeness + TOLERANCE
+                ):
                     found.append((a, label, n))
     return found
 
@@ -244,7 +287,9 @@ def disparity(sets, y, g, metric, positive_labels):
     values = []
     for label in [0] if metric.name == OVERALL else positive_labels:
         for table in group_coverages(sets, y, g, metric, label):
-            kept = [coverage for _, coverage in table.values() if not math.isnan(coverage)]
+            kept = [
+                coverage for _, coverage in table.values() if not math.isnan(coverage)
+            ]
             if not kept:
                 continue
             if metric.ratio:
@@ -271,4 +316,7 @@ def aps_row(probs, u=None):
 def raps_row(probs, u=None, *, penalty, k_reg):
     order = sorted(range(len(probs)), key=lambda label: (-probs[label], label))
     rank = {label: position + 1 for position, label in enumerate(order)}
-    return [s + penalty * max(rank[label] - k_reg, 0) for label, s in enumerate(aps_row(probs, u))]
+    return [
+        s + penalty * max(rank[label] - k_reg, 0)
+        for label, s in enumerate(aps_row(probs, u))
+    ]

@@ -17,25 +17,37 @@ def check_figures(notebook):
     """Complaints about figures without a description, or with one that is not their caption."""
     complaints = []
     for number, cell in enumerate(notebook.cells):
-        below = notebook.cells[number + 1].source if number + 1 < len(notebook.cells) else ""
+        below = (
+            notebook.cells[number + 1].source if number + 1 < len(notebook.cells) else ""
+        )
         for output in tool.figures(cell):
             alt = output.metadata.get("image/png", {}).get("alt", "")
             if alt != tool.caption(below):
-                complaints.append(f"cell {number}: alt text {alt[:40]!r}, caption {tool.caption(below)[:40]!r}")
+                complaints.append(
+                    f"cell {number}: alt text {alt[:40]!r}, caption {tool.caption(below)[:40]!r}"
+                )
             elif len(alt.split()) < WORDS:
-                complaints.append(f"cell {number}: a caption of {len(alt.split())} words; wanted at least {WORDS}")
+                complaints.append(
+                    f"cell {number}: a caption of {len(alt.split())} words; wanted at least {WORDS}"
+                )
     return complaints
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_every_figure_has_its_caption_as_alternative_text(path):
     """If this fails: write a caption below the figure, then `python tools/notebooks.py describe notebooks/*.ipynb`."""
     assert check_figures(nbformat.read(path, as_version=4)) == []
 
 
 def drawn(caption, cell_type=new_markdown_cell):
-    figure = new_output("display_data", data={"image/png": "AA", "text/plain": "<Figure>"})
-    return new_notebook(cells=[new_code_cell("draw()", outputs=[figure]), cell_type(caption)])
+    figure = new_output(
+        "display_data", data={"image/png": "AA", "text/plain": "<Figure>"}
+    )
+    return new_notebook(
+        cells=[new_code_cell("draw()", outputs=[figure]), cell_type(caption)]
+    )
 
 
 LONG = "*The gap between two groups against the threshold, for the real Credit data, at every score.*"
@@ -53,7 +65,10 @@ def test_the_caption_becomes_the_alternative_text(tmp_path):
     assert check_figures(described) != []  # a caption that was changed afterwards
 
 
-@pytest.mark.parametrize("below", [drawn("*A gap.*"), drawn("", new_markdown_cell), drawn("x = 1", new_code_cell)])
+@pytest.mark.parametrize(
+    "below",
+    [drawn("*A gap.*"), drawn("", new_markdown_cell), drawn("x = 1", new_code_cell)],
+)
 def test_a_figure_without_a_caption_is_caught(below):
     assert check_figures(tool.describe_figures(below)) != []
 
@@ -62,8 +77,14 @@ def test_a_figure_without_a_caption_is_caught(below):
     "source, plain",
     [
         ("*Gap* at $\\hat q$.\n\nMore.", "Gap at q̂."),
-        ("**Groups.** A *bar* is `n` of $\\Lambda_M$; [05](05_a.ipynb).", "Groups. A bar is n of Λ_M; 05."),
-        ("*The law\nis $\\text{Beta}(k, n+1-k)$.* A check:", "The law is Beta(k, n+1-k)."),
+        (
+            "**Groups.** A *bar* is `n` of $\\Lambda_M$; [05](05_a.ipynb).",
+            "Groups. A bar is n of Λ_M; 05.",
+        ),
+        (
+            "*The law\nis $\\text{Beta}(k, n+1-k)$.* A check:",
+            "The law is Beta(k, n+1-k).",
+        ),
         ("*Share with $s(x, \\tilde y) \\le \\lambda$.*", "Share with s(x, ỹ) ≤ λ."),
     ],
 )

@@ -24,7 +24,11 @@ from cfhelpers import auditing, control, paths, scores
 from cfhelpers.auditing import audit, audit_file
 
 NOTEBOOK = paths.NOTEBOOKS / command.NOTEBOOK
-OPTIONS = {"label": "digit", "groups": "ink,height", "metrics": "equal_opportunity, disparate_impact"}
+OPTIONS = {
+    "label": "digit",
+    "groups": "ink,height",
+    "metrics": "equal_opportunity, disparate_impact",
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +38,19 @@ def digits() -> pd.DataFrame:
     Groups are by the amount of ink and by where it is; some rows have none.
     """
     images, y = load_digits(return_X_y=True)
-    probs = cross_val_predict(LogisticRegression(C=0.01, max_iter=60), images / 16, y, cv=3, method="predict_proba")
+    probs = cross_val_predict(
+        LogisticRegression(C=0.01, max_iter=60),
+        images / 16,
+        y,
+        cv=3,
+        method="predict_proba",
+    )
     frame = pd.DataFrame(probs, columns=[f"prob_{k}" for k in range(10)])
     frame["digit"] = y
     frame["ink"] = np.where(images.sum(axis=1) < 310, "light", "heavy")
-    frame["height"] = np.where(images[:, :32].sum(axis=1) > images[:, 32:].sum(axis=1), "upper", "lower")
+    frame["height"] = np.where(
+        images[:, :32].sum(axis=1) > images[:, 32:].sum(axis=1), "upper", "lower"
+    )
     frame.loc[::50, "ink"] = None
     return frame
 
@@ -58,30 +70,47 @@ def test_the_audit_of_a_file_is_that_of_an_independent_computation(digits, digit
     values = 1 - digits.filter(like="prob_").to_numpy()
     true = np.sort(values[np.arange(n), digits["digit"]][calibration])
     cut = true[math.ceil((calibration.sum() + 1) * 0.95) - 1]
-    assert found.threshold == pytest.approx([cut], abs=1e-12) and (found.audited == ~calibration).all()
+    assert (
+        found.threshold == pytest.approx([cut], abs=1e-12)
+        and (found.audited == ~calibration).all()
+    )
     rest = digits[~calibration].assign(ink=digits["ink"].fillna("missing"))
     sets = pd.DataFrame(values[~calibration] <= cut, index=rest.index)
     assert list(found.audits) == ["ink", "height", "ink × height"]
     both = rest["ink"] + " · " + rest["height"]
-    for by, groups in (("ink", rest["ink"]), ("height", rest["height"]), ("ink × height", both)):
+    for by, groups in (
+        ("ink", rest["ink"]),
+        ("height", rest["height"]),
+        ("ink × height", both),
+    ):
         one = found.audits[by]
         assert one.sizes["count"].to_dict() == groups.value_counts().to_dict()
         sizes = sets.sum(axis=1).groupby(groups).mean()
         assert one.sizes["mean set size"].to_dict() == pytest.approx(sizes.to_dict())
         for row in one.table.itertuples():
-            cell = (groups == row.group) & ((rest["digit"] == int(row.label)) | (row.metric == "disparate_impact"))
+            cell = (groups == row.group) & (
+                (rest["digit"] == int(row.label)) | (row.metric == "disparate_impact")
+            )
             k, count = int(sets.loc[cell, int(row.label)].sum()), int(cell.sum())
             assert row[5] == count  # "count" is a method of tuples
             if count:
                 exact = binomtest(k, count).proportion_ci(0.95, method="exact")
-                assert row[6:] == pytest.approx((k / count, exact.low, exact.high), abs=1e-9)
+                assert row[6:] == pytest.approx(
+                    (k / count, exact.low, exact.high), abs=1e-9
+                )
             else:
                 assert row[6:] == pytest.approx((math.nan, 0, 1), nan_ok=True)
         assert one.table["label"].unique().tolist() == [str(k) for k in range(1, 10)]
         rates = one.table.groupby(["metric", "label"])["coverage"].agg(["min", "max"])
-        opportunity, impact = rates.loc["equal_opportunity"], rates.loc["disparate_impact"]
+        opportunity, impact = (
+            rates.loc["equal_opportunity"],
+            rates.loc["disparate_impact"],
+        )
         assert one.disparities["disparity"].tolist() == pytest.approx(
-            [(opportunity["max"] - opportunity["min"]).max(), (impact["min"] / impact["max"]).min()]
+            [
+                (opportunity["max"] - opportunity["min"]).max(),
+                (impact["min"] / impact["max"]).min(),
+            ]
         )
     assert set(found.audits["ink"].sizes.index) == {"light", "heavy", "missing"}
 
@@ -89,8 +118,13 @@ def test_the_audit_of_a_file_is_that_of_an_independent_computation(digits, digit
 def test_one_file_in_many_forms_gives_one_audit(digits, digits_csv, tmp_path):
     def disparities(frame=digits, name="a.csv", separator=",", **options):
         path = tmp_path / name
-        frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(path, index=False, sep=separator)
-        return {by: one.disparities for by, one in audit_file(path, **OPTIONS | options).audits.items()}
+        frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(
+            path, index=False, sep=separator
+        )
+        return {
+            by: one.disparities
+            for by, one in audit_file(path, **OPTIONS | options).audits.items()
+        }
 
     def same(one, other):
         assert one.keys() == other.keys()
@@ -98,11 +132,20 @@ def test_one_file_in_many_forms_gives_one_audit(digits, digits_csv, tmp_path):
             pd.testing.assert_frame_equal(one[by], other[by], check_dtype=False)
 
     wanted = disparities()
-    same(wanted, {by: one.disparities for by, one in audit_file(digits_csv, **OPTIONS).audits.items()})
+    same(
+        wanted,
+        {
+            by: one.disparities
+            for by, one in audit_file(digits_csv, **OPTIONS).audits.items()
+        },
+    )
     same(wanted, disparities(name="a.parquet"))
     same(wanted, disparities(separator=";"))
     same(wanted, disparities(digits.astype({"digit": float})))
-    same(wanted, disparities(digits.rename(columns=lambda name: name.replace("prob_", "P_"))))
+    same(
+        wanted,
+        disparities(digits.rename(columns=lambda name: name.replace("prob_", "P_"))),
+    )
     renamed = digits.rename(columns=lambda name: name.replace("prob_", "chance "))
     words = renamed.assign(digit="chance " + digits["digit"].astype(str))
     columns = ", ".join(f"chance {k}" for k in range(10))
@@ -114,11 +157,18 @@ def test_one_file_in_many_forms_gives_one_audit(digits, digits_csv, tmp_path):
     marked = digits.assign(part=np.where(report.calibration, "calibration", "Test"))
     same(wanted, disparities(marked))
     rest = digits[report.audited].drop(columns=[f"prob_{k}" for k in range(10)])
-    as_scores = rest.join(pd.DataFrame(report.scores, columns=[f"score_{k}" for k in range(10)]))
+    as_scores = rest.join(
+        pd.DataFrame(report.scores, columns=[f"score_{k}" for k in range(10)])
+    )
     same(wanted, disparities(as_scores, threshold=float(report.threshold[0])))
-    same(wanted, disparities(as_scores, threshold=", ".join([str(report.threshold[0])] * 10)))
+    same(
+        wanted,
+        disparities(as_scores, threshold=", ".join([str(report.threshold[0])] * 10)),
+    )
     for kind in (int, bool):
-        table = pd.DataFrame(report.scores <= report.threshold, columns=[f"set_{k}" for k in range(10)])
+        table = pd.DataFrame(
+            report.scores <= report.threshold, columns=[f"set_{k}" for k in range(10)]
+        )
         same(wanted, disparities(rest.join(table.astype(kind))))
 
 
@@ -135,15 +185,23 @@ def test_randomised_scores_draw_their_numbers_from_the_seed(digits, digits_csv, 
     rng = np.random.default_rng(5)
     rng.permutation(len(digits))
     u = rng.random(len(digits))
-    assert np.array_equal(found.scores, getattr(scores, score)(digits.filter(like="prob_").to_numpy(), u))
-    assert {"mean set size", "threshold"} <= set(found.fixes("height", "disparate_impact").columns)
+    assert np.array_equal(
+        found.scores, getattr(scores, score)(digits.filter(like="prob_").to_numpy(), u)
+    )
+    assert {"mean set size", "threshold"} <= set(
+        found.fixes("height", "disparate_impact").columns
+    )
 
 
 @pytest.mark.parametrize("by, metric", [("height", "equal_opportunity"), ("height", "disparate_impact"),
                                         ("ink × height", "equal_opportunity"), ("height", "overall_accuracy_equality"),
                                         ("height", "predictive_parity")])  # fmt: skip
-def test_fixes_are_the_thresholds_of_the_search_and_their_price_is_that_of_the_other_rows(digits_csv, by, metric):
-    found = audit_file(digits_csv, **OPTIONS | {"metrics": metric, "closeness": "0.3"}, delta=0.2)
+def test_fixes_are_the_thresholds_of_the_search_and_their_price_is_that_of_the_other_rows(
+    digits_csv, by, metric
+):
+    found = audit_file(
+        digits_csv, **OPTIONS | {"metrics": metric, "closeness": "0.3"}, delta=0.2
+    )
     closeness = 0.3
     fixes = found.fixes(by, metric)
     names = np.array(found.groups[by].names)[found.groups[by].codes]
@@ -155,12 +213,20 @@ def test_fixes_are_the_thresholds_of_the_search_and_their_price_is_that_of_the_o
             found.scores[cal], found.y[cal], names[cal], metric, closeness,
             classwise=kind == "one per label", guarantee=guarantee, delta=0.2,
         )  # fmt: skip
-        assert (row["threshold"] == wanted.threshold).all() and bool(row["note"]) != wanted.feasible
+        assert (row["threshold"] == wanted.threshold).all() and bool(
+            row["note"]
+        ) != wanted.feasible
         sets = found.scores[new] <= wanted.threshold
         assert row["mean set size"] == pytest.approx(sets.sum(axis=1).mean())
-        assert row["coverage"] == pytest.approx(sets[np.arange(len(sets)), found.y[new]].mean())
+        assert row["coverage"] == pytest.approx(
+            sets[np.arange(len(sets)), found.y[new]].mean()
+        )
         if metric.startswith("predictive") or np.isfinite(wanted.threshold).any():
-            value = audit(sets, found.y[new], names[new], metric).disparities["disparity"].iloc[0]
+            value = (
+                audit(sets, found.y[new], names[new], metric)
+                .disparities["disparity"]
+                .iloc[0]
+            )
             assert row["disparity"] == pytest.approx(value)
         if np.isinf(wanted.threshold[1:]).all() and not metric.startswith("predictive"):
             assert (row["lower"], row["upper"], row["verdict"]) == (
@@ -169,21 +235,31 @@ def test_fixes_are_the_thresholds_of_the_search_and_their_price_is_that_of_the_o
             )
 
 
-def test_fixes_for_scores_above_one_use_a_grid_that_has_not_seen_the_calibration_rows(digits, digits_csv, tmp_path):
+def test_fixes_for_scores_above_one_use_a_grid_that_has_not_seen_the_calibration_rows(
+    digits, digits_csv, tmp_path
+):
     report = audit_file(digits_csv, **OPTIONS)
-    values = pd.DataFrame(-np.log1p(-report.scores.clip(0, 1 - 1e-9))).add_prefix("score_")
+    values = pd.DataFrame(-np.log1p(-report.scores.clip(0, 1 - 1e-9))).add_prefix(
+        "score_"
+    )
     frame = values.assign(digit=digits["digit"], group=np.arange(len(digits)) % 2)
     frame.to_csv(tmp_path / "scores.csv", index=False)
     found = audit_file(tmp_path / "scores.csv", label="digit", closeness=0.4)
     assert found.scores.max() > 2
-    fixed = found.fixes("group", "equal_opportunity").loc[("one for all labels", "fixed-sequence"), "threshold"][0]
+    fixed = found.fixes("group", "equal_opportunity").loc[
+        ("one for all labels", "fixed-sequence"), "threshold"
+    ][0]
     assert np.isfinite(fixed) and fixed in found.scores[~found.calibration]
 
 
 # Bad files: the message names the column and the row, counted from 1 after the header.
 
 GOOD = pd.DataFrame(
-    {"p_no": [0.9, 0.2, 0.4, 0.7] * 10, "p_yes": [0.1, 0.8, 0.6, 0.3] * 10, "y": ["no", "yes", "no", "yes"] * 10}
+    {
+        "p_no": [0.9, 0.2, 0.4, 0.7] * 10,
+        "p_yes": [0.1, 0.8, 0.6, 0.3] * 10,
+        "y": ["no", "yes", "no", "yes"] * 10,
+    }
 ).assign(group=["a", "b"] * 20)
 PERCENT = GOOD.assign(p_no=100 * GOOD["p_no"], p_yes=100 * GOOD["p_yes"])
 HALVES = GOOD.rename(columns={"p_no": "set_no", "p_yes": "set_yes"})
@@ -199,30 +275,78 @@ def put(row, column, value):
 BAD = {
     "an empty file": (b"", r"^bad.csv is empty$"),
     "a header alone": (GOOD[:0], r"^bad.csv holds no rows$"),
-    "no column of labels": (GOOD.drop(columns="y"), r"^label: found none; name one column of p_no, p_yes, group$"),
-    "no column of groups": (GOOD.drop(columns="group"), r"^groups: found none; name at least one column of p_no"),
-    "no probabilities": (GOOD[["y", "group"]], r"^columns: found neither; wanted one of probabilities \(p_"),
-    "one column of probabilities": (GOOD.drop(columns="p_no"), r"^columns: found probabilities \(p_yes\); .*per label"),
+    "no column of labels": (
+        GOOD.drop(columns="y"),
+        r"^label: found none; name one column of p_no, p_yes, group$",
+    ),
+    "no column of groups": (
+        GOOD.drop(columns="group"),
+        r"^groups: found none; name at least one column of p_no",
+    ),
+    "no probabilities": (
+        GOOD[["y", "group"]],
+        r"^columns: found neither; wanted one of probabilities \(p_",
+    ),
+    "one column of probabilities": (
+        GOOD.drop(columns="p_no"),
+        r"^columns: found probabilities \(p_yes\); .*per label",
+    ),
     "probabilities and sets": (
         GOOD.assign(set_no=1, set_yes=0),
         r"^columns: found probabilities \(p_no, p_yes\) and sets \(set_no, set_yes\)",
     ),
-    "percentages": (PERCENT, r"^column 'p_no', row 1: found 90.0; wanted .*not a percentage$"),
-    "one percentage": (put(6, "p_yes", 60), r"^column 'p_yes', row 7: found 60.0; wanted .*not a percentage$"),
-    "a negative probability": (put(2, "p_yes", -0.1), r"^column 'p_yes', row 3: found -0.1; wanted a prob"),
-    "probabilities that do not sum to 1": (put(3, "p_yes", 0.7), r"^columns p_no, p_yes, row 4: sum to 1.4; wanted 1$"),
+    "percentages": (
+        PERCENT,
+        r"^column 'p_no', row 1: found 90.0; wanted .*not a percentage$",
+    ),
+    "one percentage": (
+        put(6, "p_yes", 60),
+        r"^column 'p_yes', row 7: found 60.0; wanted .*not a percentage$",
+    ),
+    "a negative probability": (
+        put(2, "p_yes", -0.1),
+        r"^column 'p_yes', row 3: found -0.1; wanted a prob",
+    ),
+    "probabilities that do not sum to 1": (
+        put(3, "p_yes", 0.7),
+        r"^columns p_no, p_yes, row 4: sum to 1.4; wanted 1$",
+    ),
     "text among the probabilities": (
         put(8, "p_yes", "high"),
         r"^column 'p_yes', row 9: found 'high'; wanted a number$",
     ),
-    "no probability": (put(8, "p_yes", None), r"^column 'p_yes', row 9: found nothing; wanted a number$"),
-    "an unseen label": (put(4, "y", "maybe"), r"^column 'y', row 5: found 'maybe'; wanted one of no, yes$"),
-    "no label": (put(4, "y", None), r"^column 'y', row 5: found nothing; wanted one of no, yes$"),
-    "numbers for labels": (GOOD.assign(y=1), r"^column 'y', row 1: found 1; wanted one of no, yes$"),
-    "one group": (GOOD.assign(group="a"), r"^column 'group': .*every point is in 'a'; wanted at least two"),
-    "a group per person": (GOOD.assign(group=range(40)), r"^column 'group': found 40 different values in 40 rows"),
-    "a part that is neither": (GOOD.assign(part="train"), r"^column 'part', row 1: found 'train'; wanted calibration"),
-    "one part only": (GOOD.assign(part="test"), r"^column 'part': every row is 'test'; wanted calibration and test"),
+    "no probability": (
+        put(8, "p_yes", None),
+        r"^column 'p_yes', row 9: found nothing; wanted a number$",
+    ),
+    "an unseen label": (
+        put(4, "y", "maybe"),
+        r"^column 'y', row 5: found 'maybe'; wanted one of no, yes$",
+    ),
+    "no label": (
+        put(4, "y", None),
+        r"^column 'y', row 5: found nothing; wanted one of no, yes$",
+    ),
+    "numbers for labels": (
+        GOOD.assign(y=1),
+        r"^column 'y', row 1: found 1; wanted one of no, yes$",
+    ),
+    "one group": (
+        GOOD.assign(group="a"),
+        r"^column 'group': .*every point is in 'a'; wanted at least two",
+    ),
+    "a group per person": (
+        GOOD.assign(group=range(40)),
+        r"^column 'group': found 40 different values in 40 rows",
+    ),
+    "a part that is neither": (
+        GOOD.assign(part="train"),
+        r"^column 'part', row 1: found 'train'; wanted calibration",
+    ),
+    "one part only": (
+        GOOD.assign(part="test"),
+        r"^column 'part': every row is 'test'; wanted calibration and test",
+    ),
     "sets of halves": (HALVES, r"^column 'set_no', row 1: found 0.9; wanted 0 or 1$"),
     "not UTF-8": (
         TEXT.replace("a\n", "ä\n", 2).encode("latin-1"),
@@ -232,8 +356,14 @@ BAD = {
         TEXT.replace("group", "größe").encode("latin-1"),
         r"^the header: found the byte 0xf6, which is not UTF-8",
     ),
-    "a row that is too long": (TEXT.encode() + b"0.5,0.5,no,a,7\n", r"^bad.csv cannot be read: .*line 42, saw 5$"),
-    "rows that are too long": (re.sub("([ab])\n", "\\1,7\n", TEXT).encode(), r"^bad.csv cannot be read: "),
+    "a row that is too long": (
+        TEXT.encode() + b"0.5,0.5,no,a,7\n",
+        r"^bad.csv cannot be read: .*line 42, saw 5$",
+    ),
+    "rows that are too long": (
+        re.sub("([ab])\n", "\\1,7\n", TEXT).encode(),
+        r"^bad.csv cannot be read: ",
+    ),
 }
 
 
@@ -241,27 +371,40 @@ BAD = {
 def bad_csv(tmp_path):
     def write(content):
         path = tmp_path / "bad.csv"
-        path.write_bytes(content if isinstance(content, bytes) else content.to_csv(index=False).encode())
+        path.write_bytes(
+            content
+            if isinstance(content, bytes)
+            else content.to_csv(index=False).encode()
+        )
         return path
 
     return write
 
 
 @pytest.mark.parametrize("content, message", BAD.values(), ids=BAD.keys())
-def test_a_bad_file_is_refused_in_one_line_that_says_where(bad_csv, capsys, content, message):
+def test_a_bad_file_is_refused_in_one_line_that_says_where(
+    bad_csv, capsys, content, message
+):
     audit_file(bad_csv(GOOD))
     path = bad_csv(content)
     with pytest.raises(ValueError, match=message):
         audit_file(path)
     assert command.main(["audit", str(path)]) == 2
     printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.startswith("cfhelpers audit: ") and printed.err.count("\n") == 1
+    assert (
+        printed.out == ""
+        and printed.err.startswith("cfhelpers audit: ")
+        and printed.err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"label": "outcome"}, r"label: there is no column 'outcome'; the file has p_no, p_yes, y, group"),
+        (
+            {"label": "outcome"},
+            r"label: there is no column 'outcome'; the file has p_no, p_yes, y, group",
+        ),
         ({"groups": "group,race"}, r"groups: there is no column 'race'"),
         ({"columns": "p_no,p_maybe"}, r"columns: there is no column 'p_maybe'"),
         ({"kind": "logits"}, r"kind: found 'logits'; wanted one of 'probabilities'"),
@@ -281,7 +424,11 @@ def test_a_bad_option_is_refused(bad_csv, options, message):
     path = bad_csv(GOOD)
     with pytest.raises(ValueError, match=message):
         audit_file(path, **options)
-    words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    words = [
+        word
+        for key, value in options.items()
+        for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
     assert command.main(["audit", str(path), *words]) == 2
 
 
@@ -297,16 +444,26 @@ def test_sets_have_no_threshold_and_cannot_be_fixed(bad_csv):
     sets = GOOD[["y", "group"]].assign(set_no=1, set_yes=[0, 1] * 20)
     with pytest.raises(ValueError, match=r"threshold: found 0\.5 for sets"):
         audit_file(bad_csv(sets), threshold=0.5)
-    with pytest.raises(ValueError, match="thresholds can be found for probabilities or scores only"):
+    with pytest.raises(
+        ValueError, match="thresholds can be found for probabilities or scores only"
+    ):
         audit_file(bad_csv(sets)).fixes("group", "equal_opportunity")
 
 
 def test_groups_that_are_missing_or_unseen_are_rows_of_their_own(bad_csv):
     """A group of which all rows fall into the calibration part is still there, with a count of 0."""
-    frame = GOOD.assign(group=["a", "b", None, "c"] * 10, part=["test", "test", "test", "calibration"] * 10)
+    frame = GOOD.assign(
+        group=["a", "b", None, "c"] * 10,
+        part=["test", "test", "test", "calibration"] * 10,
+    )
     found = audit_file(bad_csv(frame), metrics="equal_opportunity").audits["group"]
     assert found.sizes["count"].to_dict() == {"a": 10, "b": 10, "c": 0, "missing": 10}
-    assert found.table.set_index("group")["count"].to_dict() == {"a": 0, "b": 10, "c": 0, "missing": 0}
+    assert found.table.set_index("group")["count"].to_dict() == {
+        "a": 0,
+        "b": 10,
+        "c": 0,
+        "missing": 0,
+    }
     assert found.verdicts["equal_opportunity"] == "cannot tell"
 
 
@@ -314,35 +471,70 @@ def test_groups_that_are_missing_or_unseen_are_rows_of_their_own(bad_csv):
 
 
 def test_the_command_prints_the_verdicts(digits_csv, capsys):
-    assert command.main(["audit", str(digits_csv), "--label", "digit", "--groups", "ink,height", "--alpha", "0.2"]) == 0
+    assert (
+        command.main(
+            [
+                "audit",
+                str(digits_csv),
+                "--label",
+                "digit",
+                "--groups",
+                "ink,height",
+                "--alpha",
+                "0.2",
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
-    assert printed.strip() == str(audit_file(digits_csv, label="digit", groups="ink,height", alpha=0.2))
+    assert printed.strip() == str(
+        audit_file(digits_csv, label="digit", groups="ink,height", alpha=0.2)
+    )
     assert "by ink × height: audit of" in printed
 
 
-def test_a_report_that_cannot_be_written_is_refused_before_any_work(bad_csv, capsys, monkeypatch, tmp_path):
+def test_a_report_that_cannot_be_written_is_refused_before_any_work(
+    bad_csv, capsys, monkeypatch, tmp_path
+):
     path = bad_csv(GOOD)
     assert command.main(["audit", str(path), "--output", "report.pdf"]) == 2
     assert "wanted a name that ends in .html" in capsys.readouterr().err
-    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "papermill" else True)
+    monkeypatch.setattr(
+        command, "find_spec", lambda name: None if name == "papermill" else True
+    )
     assert command.main(["audit", str(path), "--output", "report.html"]) == 2
-    assert "needs papermill: pip install 'cfhelpers[notebooks]'" in capsys.readouterr().err
+    assert (
+        "needs papermill: pip install 'cfhelpers[notebooks]'" in capsys.readouterr().err
+    )
     monkeypatch.undo()
     monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
     assert command.main(["audit", str(path), "--output", "report.html"]) == 2
-    assert command.NOTEBOOK in capsys.readouterr().err and list(tmp_path.iterdir()) == [path]
+    assert command.NOTEBOOK in capsys.readouterr().err and list(tmp_path.iterdir()) == [
+        path
+    ]
 
 
 def test_the_notebook_has_the_parameters_of_the_function_and_their_defaults():
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    (parameters,) = [cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    (parameters,) = [
+        cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])
+    ]
     found = {}
     exec(parameters, found)
-    wanted = {name: p.default for name, p in inspect.signature(audit_file).parameters.items() if name != "path"}
+    wanted = {
+        name: p.default
+        for name, p in inspect.signature(audit_file).parameters.items()
+        if name != "path"
+    }
     assert {name: found[name] for name in wanted} == wanted and found["predictions"] == ""
-    assert tool.parameter_names(nbformat.read(NOTEBOOK, as_version=4)) == ["predictions", *wanted]
+    assert tool.parameter_names(nbformat.read(NOTEBOOK, as_version=4)) == [
+        "predictions",
+        *wanted,
+    ]
     assert set(command.HELP) == set(wanted)
-    assert not any("=" in line.partition("#")[2] for line in parameters.splitlines())  # papermill cannot read those
+    assert not any(
+        "=" in line.partition("#")[2] for line in parameters.splitlines()
+    )  # papermill cannot read those
 
 
 class Page(HTMLParser):
@@ -357,7 +549,11 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
         self.tags.add(tag)
-        self.loads += [attributes[key] for key in ("src", "srcset", "data", "poster", "action") if attributes.get(key)]
+        self.loads += [
+            attributes[key]
+            for key in ("src", "srcset", "data", "poster", "action")
+            if attributes.get(key)
+        ]
         self.loads += [attributes["href"]] if tag == "link" else []
         self.unnamed += tag == "img" and not attributes.get("alt")
 
@@ -369,37 +565,78 @@ def check_self_contained(html):
     page = Page(html)
     assert all(address.startswith("data:") for address in page.loads)
     assert not page.tags & {"script", "link", "iframe", "object", "embed"}
-    assert not re.search(r"url\(|@import|https?://", re.sub(r"base64,[\w+/=\n]+", "", html))
+    assert not re.search(
+        r"url\(|@import|https?://", re.sub(r"base64,[\w+/=\n]+", "", html)
+    )
     assert page.unnamed == 0
-    assert "import numpy" not in html and "parameters_" not in html and "$" not in page.text.replace("$5 to $10", "")
+    assert (
+        "import numpy" not in html
+        and "parameters_" not in html
+        and "$" not in page.text.replace("$5 to $10", "")
+    )
     return page
 
 
 def as_page(path) -> str:
     """A notebook as the report's page."""
     template = paths.ROOT / "tools" / "report.html.j2"
-    return pytest.importorskip("nbconvert").HTMLExporter(template_file=str(template)).from_filename(str(path))[0]
+    return (
+        pytest.importorskip("nbconvert")
+        .HTMLExporter(template_file=str(template))
+        .from_filename(str(path))[0]
+    )
 
 
 def python(*words, cwd):
     """Run Python in a folder that knows nothing of the repository."""
     environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
-    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, env=environment)
+    return subprocess.run(
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, env=environment
+    )
 
 
-def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(digits, digits_csv):
+def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(
+    digits, digits_csv
+):
     folder = digits_csv.parent
-    words = ["--label", "digit", "--groups", "ink,height", "--metrics", "equal_opportunity,overall_accuracy_equality"]
-    words += ["--output", "out/report.html", "--closeness", "equal_opportunity=0.3", "--seed", "3"]
+    words = [
+        "--label",
+        "digit",
+        "--groups",
+        "ink,height",
+        "--metrics",
+        "equal_opportunity,overall_accuracy_equality",
+    ]
+    words += [
+        "--output",
+        "out/report.html",
+        "--closeness",
+        "equal_opportunity=0.3",
+        "--seed",
+        "3",
+    ]
     run = python("-m", "cfhelpers", "audit", "digits.csv", *words, cwd=folder)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.rstrip().endswith("report: out/report.html") and "Traceback" not in run.stderr
+    assert (
+        run.stdout.rstrip().endswith("report: out/report.html")
+        and "Traceback" not in run.stderr
+    )
     assert [file.name for file in (folder / "out").iterdir()] == ["report.html"]
     html = (folder / "out" / "report.html").read_text(encoding="utf-8")
     text = check_self_contained(html).text
-    for heading in ("In short", "Coverage by group", "What would settle it", "What a fix would cost", "Method"):
+    for heading in (
+        "In short",
+        "Coverage by group",
+        "What would settle it",
+        "What a fix would cost",
+        "Method",
+    ):
         assert heading in text
-    assert "Beta⁻¹( γ/2 ; k, n − k + 1 )" in text and "Exercises" not in text and html.count("<img") >= 5
+    assert (
+        "Beta⁻¹( γ/2 ; k, n − k + 1 )" in text
+        and "Exercises" not in text
+        and html.count("<img") >= 5
+    )
 
     found = audit_file(
         digits_csv,
@@ -409,7 +646,9 @@ def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(digi
         seed=3,
         closeness={"equal_opportunity": 0.3},
     )
-    words = [verdict for one in found.audits.values() for verdict in one.verdicts.values()]
+    words = [
+        verdict for one in found.audits.values() for verdict in one.verdicts.values()
+    ]
     for verdict in ("beyond", "cannot tell", "within"):
         assert f"{words.count(verdict)} {verdict}" in text
     # one cell of a table from the file itself: the light sevens
@@ -426,19 +665,28 @@ def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(digi
 def test_the_page_is_read_without_a_network_at_any_width(tmp_path):
     """In a real browser that is offline: nothing is asked for, every picture is there, nothing sticks out."""
     playwright = pytest.importorskip("playwright.sync_api")
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = next(
+        filter(
+            None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+        ),
+        None,
+    )
     if browser is None:
         pytest.skip("no Chromium on this machine")
     (tmp_path / "report.html").write_text(as_page(NOTEBOOK), encoding="utf-8")
     with playwright.sync_playwright() as run:
         chromium = run.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for width in (1200, 390):
-            page = chromium.new_context(viewport={"width": width, "height": 800}, offline=True).new_page()
+            page = chromium.new_context(
+                viewport={"width": width, "height": 800}, offline=True
+            ).new_page()
             asked = []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
             page.goto((tmp_path / "report.html").as_uri())
             assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
-            assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 100)")
+            assert page.evaluate(
+                "[...document.images].every(i => i.complete && i.naturalWidth > 100)"
+            )
             assert page.evaluate("document.documentElement.scrollWidth") == width
         chromium.close()
 
@@ -447,8 +695,13 @@ def test_papermill_runs_the_notebook_from_any_folder_on_sets_with_awkward_names(
     """Sets, so no fix; names with markup and dollar signs; two conditions per label; rows without a group."""
     rng = np.random.default_rng(0)
     names = ["<script>alert(1)</script>", "$5 to $10", "a|b_c*d*", None]
-    frame = pd.DataFrame({"set_x & y": rng.random(300) < 0.7, "set_z": rng.random(300) < 0.6})
-    frame = frame.assign(y=rng.choice(["x & y", "z"], 300), group=rng.choice(names, 300, p=[0.4, 0.3, 0.2, 0.1]))
+    frame = pd.DataFrame(
+        {"set_x & y": rng.random(300) < 0.7, "set_z": rng.random(300) < 0.6}
+    )
+    frame = frame.assign(
+        y=rng.choice(["x & y", "z"], 300),
+        group=rng.choice(names, 300, p=[0.4, 0.3, 0.2, 0.1]),
+    )
     frame.to_parquet(tmp_path / "my.parquet")
     metrics = "equalized_odds,predictive_parity_proxy"
     words = ["-p", "predictions", "my.parquet", "-p", "metrics", metrics, "-k", "python3"]

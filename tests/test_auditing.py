@@ -16,12 +16,18 @@ import cfhelpers
 from cfhelpers import scores
 from cfhelpers.auditing import audit
 from cfhelpers.control import MANY
-from cfhelpers.datasets.simulated import nine_groups, two_groups
+from cfhelpers.datasets.populations import nine_groups, two_groups
 from cfhelpers.fairness import METRICS, FairnessMetric, disparity
 
 NAMES = sorted(METRICS)
 PROXY = "predictive_parity_proxy"
-shapes = st.tuples(st.integers(2, 60), st.integers(2, 4), st.integers(2, 3), st.booleans(), st.integers(0, 2**32 - 1))
+shapes = st.tuples(
+    st.integers(2, 60),
+    st.integers(2, 4),
+    st.integers(2, 3),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
 
 
 def draw(n, n_classes, n_groups, chosen, seed):
@@ -29,8 +35,16 @@ def draw(n, n_classes, n_groups, chosen, seed):
     y, g = rng.integers(0, n_classes, n), rng.integers(0, n_groups, n)
     g[:2] = 0, 1
     _, g = np.unique(g, return_inverse=True)
-    sets = rng.random((n, n_classes)) < rng.choice([0, 0.3, 0.5, 0.8, 1], p=[0.05, 0.3, 0.3, 0.3, 0.05])
-    positive = sorted(rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()) if chosen else None
+    sets = rng.random((n, n_classes)) < rng.choice(
+        [0, 0.3, 0.5, 0.8, 1], p=[0.05, 0.3, 0.3, 0.3, 0.05]
+    )
+    positive = (
+        sorted(
+            rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()
+        )
+        if chosen
+        else None
+    )
     return sets, y, g, positive
 
 
@@ -49,7 +63,10 @@ def families(sets, y, g, name, labels):
             true, cells = y == label, [g == a for a in groups]
             yield (
                 label,
-                [((held & true & c).sum(), (held & c).sum(), (true & c).sum(), c.sum()) for c in cells],
+                [
+                    ((held & true & c).sum(), (held & c).sum(), (true & c).sum(), c.sum())
+                    for c in cells
+                ],
             )
         else:
             for keep in oracle.FILTERS[name]:
@@ -61,7 +78,10 @@ def interval(cell, level, name):
     """Bounds of one cell, THEORY 8: the proxy halves the levels, because its bounds rest on two each."""
     if name != PROXY:
         return bounds(*cell[:2], level)
-    (low, high), (least, most) = bounds(*cell[:2], level / 2), bounds(*cell[2:], level / 2)
+    (low, high), (least, most) = (
+        bounds(*cell[:2], level / 2),
+        bounds(*cell[2:], level / 2),
+    )
     return low - most, high - least
 
 
@@ -75,14 +95,24 @@ def by_hand(sets, y, g, name, labels, gamma):
         inner = np.array([interval(cell, gamma / (4 * n_cells), name) for cell in cells])
         if METRICS[name].is_ratio:
             far.append(outer[:, 0].min() / outer[:, 1].max())
-            near.append(inner[:, 1].min() / inner[:, 0].max() if inner[:, 0].max() > 0 else 1)
+            near.append(
+                inner[:, 1].min() / inner[:, 0].max() if inner[:, 0].max() > 0 else 1
+            )
         else:
             far.append(outer[:, 1].max() - outer[:, 0].min())
             near.append(inner[:, 0].max() - inner[:, 1].min())
         for a, cell in enumerate(cells):
-            value = math.nan if cell[1] == 0 else cell[0] / cell[1] - (cell[2] / cell[3] if name == PROXY else 0)
+            value = (
+                math.nan
+                if cell[1] == 0
+                else cell[0] / cell[1] - (cell[2] / cell[3] if name == PROXY else 0)
+            )
             table.append((label, a, cell[1], value, *interval(cell, gamma / 2, name)))
-    ends = (min(far), min(1, *near, 1)) if METRICS[name].is_ratio else (max(0, *near, 0), max(far))
+    ends = (
+        (min(far), min(1, *near, 1))
+        if METRICS[name].is_ratio
+        else (max(0, *near, 0), max(far))
+    )
     return ends, table
 
 
@@ -100,32 +130,55 @@ def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
         row = found.disparities.loc[name]
         assert (row["lower"], row["upper"]) == pytest.approx(ends, abs=1e-9)
         assert row["disparity"] == pytest.approx(
-            oracle.disparity(sets, y, g, oracle.metric(name), labels), abs=1e-12, nan_ok=True
+            oracle.disparity(sets, y, g, oracle.metric(name), labels),
+            abs=1e-12,
+            nan_ok=True,
         )
         assert found.table["count"].tolist() == [cell[2] for cell in table]
         assert found.table[["coverage", "lower", "upper"]].to_numpy() == pytest.approx(
             np.array([cell[3:] for cell in table]), abs=1e-9, nan_ok=True
         )
         label = ["the true label" if cell[0] is None else cell[0] for cell in table]
-        assert found.table["label"].tolist() == label and found.table["group"].tolist() == [cell[1] for cell in table]
+        assert found.table["label"].tolist() == label and found.table[
+            "group"
+        ].tolist() == [cell[1] for cell in table]
         c = row["closeness"]
-        within, beyond = (ends[0] >= c, ends[1] < c) if METRICS[name].is_ratio else (ends[1] <= c, ends[0] > c)
-        assert row["verdict"] == ("within" if within else "beyond" if beyond else "cannot tell")
+        within, beyond = (
+            (ends[0] >= c, ends[1] < c)
+            if METRICS[name].is_ratio
+            else (ends[1] <= c, ends[0] > c)
+        )
+        assert row["verdict"] == (
+            "within" if within else "beyond" if beyond else "cannot tell"
+        )
         tally["empty"] += (found.table["count"] == 0).any()
         tally["full"] += (found.table["count"] > 0).all()
 
     run()
-    assert tally["full"] >= 10 and (tally["empty"] >= 10 or name != "equal_opportunity"), tally
+    assert tally["full"] >= 10 and (
+        tally["empty"] >= 10 or name != "equal_opportunity"
+    ), tally
 
 
 def test_where_the_disparity_lies():
     """Group a: labels 1 1 0 0, label 1 in the sets of the first three; group b: labels 1 0 0 0, in the first only."""
     sets = np.zeros((8, 2), bool)
     sets[[0, 1, 2, 4], 1] = True
-    found = audit(sets, [1, 1, 0, 0, 1, 0, 0, 0], list("aaaabbbb"), ["demographic_parity", "disparate_impact"])
-    assert found.disparities[["label", "highest", "lowest"]].to_numpy().tolist() == [[1, "a", "b"]] * 2
+    found = audit(
+        sets,
+        [1, 1, 0, 0, 1, 0, 0, 0],
+        list("aaaabbbb"),
+        ["demographic_parity", "disparate_impact"],
+    )
+    assert (
+        found.disparities[["label", "highest", "lowest"]].to_numpy().tolist()
+        == [[1, "a", "b"]] * 2
+    )
     assert found.disparities["disparity"].tolist() == [0.5, pytest.approx(1 / 3)]
-    assert found.sizes[["count", "mean set size", "coverage"]].to_numpy().tolist() == [[4, 0.75, 0.5], [4, 0.25, 0.25]]
+    assert found.sizes[["count", "mean set size", "coverage"]].to_numpy().tolist() == [
+        [4, 0.75, 0.5],
+        [4, 0.25, 0.25],
+    ]
 
 
 @pytest.mark.parametrize("sizes", [(12, 9), (5, 40)])
@@ -139,7 +192,13 @@ def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(nam
     for k1, k2 in pairs:
         sets = np.ones((n1 + n2, 2), bool)
         sets[:, 1] = np.concatenate([np.arange(n1) < k1, np.arange(n2) < k2])
-        found = audit(sets, np.ones(n1 + n2, int), np.repeat([0, 1], sizes), name, confidence=1 - gamma)
+        found = audit(
+            sets,
+            np.ones(n1 + n2, int),
+            np.repeat([0, 1], sizes),
+            name,
+            confidence=1 - gamma,
+        )
         ends.append(found.disparities.iloc[0][["lower", "upper"]].tolist())
     lower, upper = np.array(ends).T
     k1, k2 = np.array(pairs).T
@@ -147,13 +206,20 @@ def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(nam
     for p1, p2 in itertools.product(np.linspace(0.02, 1, 25), repeat=2):
         truth = min(p1, p2) / max(p1, p2) if METRICS[name].is_ratio else abs(p1 - p2)
         weights = stats.binom.pmf(k1, n1, p1) * stats.binom.pmf(k2, n2, p2)
-        misses = weights[lower > truth + 1e-12].sum(), weights[upper < truth - 1e-12].sum()
+        misses = (
+            weights[lower > truth + 1e-12].sum(),
+            weights[upper < truth - 1e-12].sum(),
+        )
         worst = max(worst, *misses)
         assert max(misses) <= gamma / 2 + 1e-9
     assert worst > 0.02  # and not by being as wide as can be
 
 
-@pytest.mark.parametrize("people, n", [(two_groups(), 400), (nine_groups(), 3000)], ids=["two groups", "nine groups"])
+@pytest.mark.parametrize(
+    "people, n",
+    [(two_groups(), 400), (nine_groups(), 3000)],
+    ids=["two groups", "nine groups"],
+)
 def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
     """Many draws from a simulated population whose disparities are known; closeness as hard as it can be."""
     threshold, gamma, draws = 0.8, 0.5, 120
@@ -165,14 +231,26 @@ def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
         # a closeness just short of the truth, which makes "within" wrong, and the truth itself, which "beyond" denies
         for side, word in ((-1, "within"), (1, "beyond")):
             hard = {
-                c: min(max(v + (-side if c == "disparate_impact" else side) * 1e-4, 1e-4), 1) for c, v in true.items()
+                c: min(
+                    max(v + (-side if c == "disparate_impact" else side) * 1e-4, 1e-4), 1
+                )
+                for c, v in true.items()
             }
             found = audit(
-                scores.tps(probs), y, groups, closeness=hard, threshold=threshold, confidence=1 - gamma
+                scores.tps(probs),
+                y,
+                groups,
+                closeness=hard,
+                threshold=threshold,
+                confidence=1 - gamma,
             ).disparities
-            wrong += Counter({(name, word): int(found["verdict"][name] == word) for name in NAMES})
+            wrong += Counter(
+                {(name, word): int(found["verdict"][name] == word) for name in NAMES}
+            )
         for name, value in true.items():
-            misses[name] += not found["lower"][name] - 2e-3 <= value <= found["upper"][name] + 2e-3
+            misses[name] += (
+                not found["lower"][name] - 2e-3 <= value <= found["upper"][name] + 2e-3
+            )
     limit = stats.binom.ppf(0.9999, draws, gamma / 2)
     assert max(misses.values()) <= stats.binom.ppf(0.9999, draws, gamma), misses
     assert max(wrong.values()) <= limit, wrong
@@ -184,7 +262,11 @@ def from_counts(k, n):
     for label, group in np.ndindex(n.shape):
         own = np.zeros((n[label, group], len(n) + 1), bool)
         own[: k[label, group], label + 1] = True
-        sets, y, g = [*sets, own], [*y, *[label + 1] * len(own)], [*g, *[f"g{group}"] * len(own)]
+        sets, y, g = (
+            [*sets, own],
+            [*y, *[label + 1] * len(own)],
+            [*g, *[f"g{group}"] * len(own)],
+        )
     return np.concatenate(sets), y, g
 
 
@@ -196,7 +278,9 @@ def test_the_points_that_would_settle_it_do_settle_it_and_fewer_do_not(rates, ve
     found = audit(*from_counts(k, n), "equal_opportunity")
     assert found.verdicts == {"equal_opportunity": "cannot tell"}
     needed = found.needed
-    assert (needed["more"] == needed["wanted"] - needed["count"]).all() and (needed["more"] > 0).all()
+    assert (needed["more"] == needed["wanted"] - needed["count"]).all() and (
+        needed["more"] > 0
+    ).all()
 
     def settled(share):
         """Once more, with this share of the points that are said to be missing."""
@@ -204,7 +288,9 @@ def test_the_points_that_would_settle_it_do_settle_it_and_fewer_do_not(rates, ve
         for row in needed.itertuples():
             more[row.label - 1, int(row.group[1])] = round(share * row.more)
         grown = np.where(more > 0, np.rint(k / n * (n + more)).astype(int), k)
-        return audit(*from_counts(grown, n + more), "equal_opportunity").verdicts["equal_opportunity"]
+        return audit(*from_counts(grown, n + more), "equal_opportunity").verdicts[
+            "equal_opportunity"
+        ]
 
     assert settled(1) == verdict and settled(0.9) == "cannot tell"
     for skipped in range(len(needed)):  # and every cell that is named is needed
@@ -213,37 +299,64 @@ def test_the_points_that_would_settle_it_do_settle_it_and_fewer_do_not(rates, ve
         for row in rest.itertuples():
             more[row.label - 1, int(row.group[1])] = row.more
         grown = np.where(more > 0, np.rint(k / n * (n + more)).astype(int), k)
-        assert audit(*from_counts(grown, n + more), "equal_opportunity").verdicts["equal_opportunity"] == "cannot tell"
+        assert (
+            audit(*from_counts(grown, n + more), "equal_opportunity").verdicts[
+                "equal_opportunity"
+            ]
+            == "cannot tell"
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_would_settle_it_is_projected_for_every_metric(name):
     probs, y, groups = two_groups().draw(300, np.random.default_rng(0))
-    value = audit(scores.tps(probs), y, groups, name, threshold=0.8).disparities["disparity"].iloc[0]
+    value = (
+        audit(scores.tps(probs), y, groups, name, threshold=0.8)
+        .disparities["disparity"]
+        .iloc[0]
+    )
     allowed = value - 0.02 if name == "disparate_impact" else value + 0.02
     found = audit(scores.tps(probs), y, groups, name, allowed, threshold=0.8)
-    assert found.verdicts[name] == "cannot tell" and len(found.needed) and (found.needed["wanted"] < MANY).all()
+    assert (
+        found.verdicts[name] == "cannot tell"
+        and len(found.needed)
+        and (found.needed["wanted"] < MANY).all()
+    )
     cells, closeness = found.cells[name], found.disparities["closeness"].iloc[0]
     wanted = int(found.needed["wanted"].iloc[0])
     assert cells.verdict(cells.raised(wanted).ends(0.05), closeness) == "within"
-    assert cells.verdict(cells.raised(wanted * 4 // 5).ends(0.05), closeness) == "cannot tell"
+    assert (
+        cells.verdict(cells.raised(wanted * 4 // 5).ends(0.05), closeness)
+        == "cannot tell"
+    )
 
 
 def test_an_empty_cell_makes_within_impossible_and_is_named_among_the_cells_that_need_points():
     n = np.array([[5000, 5000, 0]])
     found = audit(*from_counts(n, n), "equal_opportunity")
-    assert found.verdicts["equal_opportunity"] == "within"  # two groups: the third has no points at all
+    assert (
+        found.verdicts["equal_opportunity"] == "within"
+    )  # two groups: the third has no points at all
     sets, y, g = from_counts(n, n)
-    sets, y, g = np.vstack([sets, np.ones((50, 2), bool)]), [*y, *[0] * 50], [*g, *["g2"] * 50]
+    sets, y, g = (
+        np.vstack([sets, np.ones((50, 2), bool)]),
+        [*y, *[0] * 50],
+        [*g, *["g2"] * 50],
+    )
     found = audit(sets, y, g, "equal_opportunity")
     assert found.verdicts["equal_opportunity"] == "cannot tell"
-    assert found.disparities["upper"].iloc[0] == 1 and found.disparities["disparity"].iloc[0] == 0
+    assert (
+        found.disparities["upper"].iloc[0] == 1
+        and found.disparities["disparity"].iloc[0] == 0
+    )
     assert found.needed[["label", "group", "count"]].to_numpy().tolist() == [[1, "g2", 0]]
 
 
 def test_no_number_of_points_tells_when_the_disparity_lies_on_what_is_allowed():
     n = np.array([[40, 40]])
-    found = audit(*from_counts(np.array([[20, 24]]), n), "equal_opportunity", closeness=0.1)
+    found = audit(
+        *from_counts(np.array([[20, 24]]), n), "equal_opportunity", closeness=0.1
+    )
     assert found.verdicts["equal_opportunity"] == "cannot tell" and len(found.needed) == 0
     assert "cannot tell" in str(found)
 
@@ -255,7 +368,9 @@ def test_points_without_a_group_are_a_row_of_their_own(absent):
     groups = ["b", "a", absent, "a"] * 10
     for given_as in (groups, pd.Series(groups), pd.DataFrame({"g": groups})):
         found = audit(sets, y, given_as)
-        assert found.sizes.index.tolist() == ["a", "b", "missing"] and found.sizes["count"].tolist() == [20, 10, 10]
+        assert found.sizes.index.tolist() == ["a", "b", "missing"] and found.sizes[
+            "count"
+        ].tolist() == [20, 10, 10]
         assert set(found.table["group"]) == {"a", "b", "missing"}
         named = audit(sets, y, ["b", "a", "missing", "a"] * 10)
         pd.testing.assert_frame_equal(found.table, named.table)
@@ -264,28 +379,50 @@ def test_points_without_a_group_are_a_row_of_their_own(absent):
 
 def test_combinations_of_columns_keep_the_points_that_miss_one_of_them():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 300), "age": rng.choice([20.0, 3.0, math.nan], 300)})
+    frame = pd.DataFrame(
+        {
+            "sex": rng.choice(["f", "m"], 300),
+            "age": rng.choice([20.0, 3.0, math.nan], 300),
+        }
+    )
     sets, y = rng.random((300, 3)) < 0.6, rng.integers(0, 3, 300)
     found = audit(sets, y, frame)
-    assert found.sizes.index.tolist() == [(s, a) for s in "fm" for a in (3.0, 20.0, "missing")]  # numbers as numbers
+    assert found.sizes.index.tolist() == [
+        (s, a) for s in "fm" for a in (3.0, 20.0, "missing")
+    ]  # numbers as numbers
     assert found.sizes["count"].sum() == 300
     joined = frame["sex"] + " " + frame["age"].map({3.0: "1", 20.0: "2"}).fillna("3")
     alone = audit(sets, y, joined)
     assert found.disparities["upper"].tolist() == alone.disparities["upper"].tolist()
-    assert found.table["coverage"].tolist() == pytest.approx(alone.table["coverage"].tolist(), nan_ok=True)
+    assert found.table["coverage"].tolist() == pytest.approx(
+        alone.table["coverage"].tolist(), nan_ok=True
+    )
 
 
 def test_any_number_of_groups_and_labels():
     rng = np.random.default_rng(0)
-    sets, y, groups = rng.random((5000, 40)) < 0.5, rng.integers(0, 40, 5000), rng.integers(0, 150, 5000)
+    sets, y, groups = (
+        rng.random((5000, 40)) < 0.5,
+        rng.integers(0, 40, 5000),
+        rng.integers(0, 150, 5000),
+    )
     found = audit(sets, y, groups, ["demographic_parity", "equalized_odds"])
-    assert found.table.groupby("metric")["count"].size().tolist() == [39 * 150, 2 * 39 * 150]
-    assert found.disparities["disparity"]["demographic_parity"] == disparity(sets, y, groups, "demographic_parity")
+    assert found.table.groupby("metric")["count"].size().tolist() == [
+        39 * 150,
+        2 * 39 * 150,
+    ]
+    assert found.disparities["disparity"]["demographic_parity"] == disparity(
+        sets, y, groups, "demographic_parity"
+    )
 
 
 def test_labels_go_by_name():
     rng = np.random.default_rng(0)
-    sets, y, groups = rng.random((200, 3)) < 0.6, rng.integers(0, 3, 200), rng.choice(["f", "m"], 200)
+    sets, y, groups = (
+        rng.random((200, 3)) < 0.6,
+        rng.integers(0, 3, 200),
+        rng.choice(["f", "m"], 200),
+    )
     names = ["no", "maybe", "yes"]
     plain = audit(sets, y, groups)
     for found in (
@@ -293,9 +430,19 @@ def test_labels_go_by_name():
         audit(sets, y, groups, label_names=names),
         audit(pd.DataFrame(sets, columns=names), pd.Series(np.array(names)[y]), groups),
     ):
-        assert found.table["label"].replace({"maybe": 1, "yes": 2}).tolist() == plain.table["label"].tolist()
+        assert (
+            found.table["label"].replace({"maybe": 1, "yes": 2}).tolist()
+            == plain.table["label"].tolist()
+        )
         assert found.table["coverage"].tolist() == plain.table["coverage"].tolist()
-    chosen = audit(sets, y, groups, "equal_opportunity", label_names=names, positive_labels=["no", "yes"])
+    chosen = audit(
+        sets,
+        y,
+        groups,
+        "equal_opportunity",
+        label_names=names,
+        positive_labels=["no", "yes"],
+    )
     assert chosen.table["label"].unique().tolist() == ["no", "yes"]
     shifted = audit(pd.DataFrame(sets, columns=[5, 6, 7]), y + 5, groups)
     assert shifted.table["coverage"].tolist() == plain.table["coverage"].tolist()
@@ -305,7 +452,10 @@ def test_scores_go_with_a_threshold():
     probs, y, groups = two_groups().draw(500, np.random.default_rng(0))
     values = scores.tps(probs)
     for threshold in (0.8, [0.7, 0.8, 0.9]):
-        found, wanted = audit(values, y, groups, threshold=threshold), audit(values <= threshold, y, groups)
+        found, wanted = (
+            audit(values, y, groups, threshold=threshold),
+            audit(values <= threshold, y, groups),
+        )
         pd.testing.assert_frame_equal(found.table, wanted.table)
 
 
@@ -313,7 +463,11 @@ def test_closeness_is_a_number_or_a_dict_and_a_number_leaves_ratios_alone_beside
     probs, y, groups = two_groups().draw(500, np.random.default_rng(0))
 
     def closeness(metrics, value):
-        return audit(scores.tps(probs), y, groups, metrics, value, threshold=0.8).disparities["closeness"].tolist()
+        return (
+            audit(scores.tps(probs), y, groups, metrics, value, threshold=0.8)
+            .disparities["closeness"]
+            .tolist()
+        )
 
     both = ["equal_opportunity", "disparate_impact"]
     assert closeness(both, None) == [0.1, 0.8] and closeness(both, 0.2) == [0.2, 0.8]
@@ -323,42 +477,73 @@ def test_closeness_is_a_number_or_a_dict_and_a_number_leaves_ratios_alone_beside
 
 def test_the_users_own_metric_is_audited_too():
     rng = np.random.default_rng(0)
-    sets, y, groups = rng.random((300, 3)) < 0.6, rng.integers(0, 3, 300), rng.integers(0, 3, 300)
+    sets, y, groups = (
+        rng.random((300, 3)) < 0.6,
+        rng.integers(0, 3, 300),
+        rng.integers(0, 3, 300),
+    )
     own = FairnessMetric("others", lambda y, g, a, label: (g != a) & (y == label))
     found = audit(sets, y, groups, [own, "equal_opportunity"])
-    value = [(sets[(groups != a) & (y == label), label]).mean() for label in (1, 2) for a in range(3)]
+    value = [
+        (sets[(groups != a) & (y == label), label]).mean()
+        for label in (1, 2)
+        for a in range(3)
+    ]
     table = found.table[found.table["metric"] == "others"]
     assert table["coverage"].tolist() == pytest.approx(value)
     twin = FairnessMetric("twin", lambda y, g, a, label: (g == a) & (y == label))
     pd.testing.assert_frame_equal(
-        audit(sets, y, groups, twin).disparities.reset_index(drop=True).drop(columns="condition"),
-        audit(sets, y, groups, "equal_opportunity").disparities.reset_index(drop=True).drop(columns="condition"),
+        audit(sets, y, groups, twin)
+        .disparities.reset_index(drop=True)
+        .drop(columns="condition"),
+        audit(sets, y, groups, "equal_opportunity")
+        .disparities.reset_index(drop=True)
+        .drop(columns="condition"),
     )
 
 
 def test_the_audit_reads_as_text():
     probs, y, groups = nine_groups().draw(2000, np.random.default_rng(0))
     text = str(cfhelpers.audit(scores.tps(probs), y, groups, threshold=0.8))
-    for words in ("2,000 points, 9 groups, 95% confidence", *METRICS, "allowed ≥ 0.8", "allowed ≤ 0.1", "cannot tell"):
+    for words in (
+        "2,000 points, 9 groups, 95% confidence",
+        *METRICS,
+        "allowed ≥ 0.8",
+        "allowed ≤ 0.1",
+        "cannot tell",
+    ):
         assert words in text
     assert "mean set size: A: " in text and "more points would tell" in text
 
 
 N, K = 12, 3
-SETS, Y, GROUPS = np.random.default_rng(0).random((N, K)) < 0.6, np.arange(N) % K, np.array(["a", "b"] * 6)
+SETS, Y, GROUPS = (
+    np.random.default_rng(0).random((N, K)) < 0.6,
+    np.arange(N) % K,
+    np.array(["a", "b"] * 6),
+)
 BAD = {
     "scores without a threshold": (
         dict(sets_or_scores=SETS * 0.5),
         r"sets: found .*0\.5.* in row 0, .*or scores and a thr",
     ),
-    "one label": (dict(sets_or_scores=SETS[:, :1], y=Y * 0), "sets: found 1 columns.*at least two"),
+    "one label": (
+        dict(sets_or_scores=SETS[:, :1], y=Y * 0),
+        "sets: found 1 columns.*at least two",
+    ),
     "a label that is not there": (dict(y=Y + 1), "y: found 3 in row 2"),
     "a name that is not there": (
         dict(y=["x"] * N, label_names=list("uvw")),
         r"y: found 'x' in row 0; wanted one of \['u', 'v', 'w'\]",
     ),
-    "too few names": (dict(label_names=["u", "v"]), r"sets: found 3 columns for the labels \['u', 'v'\]"),
-    "one group": (dict(groups=["a"] * N), "groups: every point is in 'a'; wanted at least two"),
+    "too few names": (
+        dict(label_names=["u", "v"]),
+        r"sets: found 3 columns for the labels \['u', 'v'\]",
+    ),
+    "one group": (
+        dict(groups=["a"] * N),
+        "groups: every point is in 'a'; wanted at least two",
+    ),
     "no groups": (dict(groups=None), "groups: found None"),
     "too few groups": (dict(groups=GROUPS[:5]), "groups: found 5 rows for 12 points"),
     "an unknown metric": (dict(metrics="fairness"), "metric: found 'fairness'"),
@@ -369,7 +554,10 @@ BAD = {
         "closeness: found 'disparate_impact'",
     ),
     "a confidence of 95": (dict(confidence=95), "confidence: found 95"),
-    "a positive label that is not there": (dict(positive_labels=[3]), "positive_labels: found 3"),
+    "a positive label that is not there": (
+        dict(positive_labels=[3]),
+        "positive_labels: found 3",
+    ),
 }
 
 

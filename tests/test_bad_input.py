@@ -21,13 +21,22 @@ SETS = SCORES < 0.7
 
 
 def changed(array, index, value):
-    array = np.array(array, dtype=object if value is None or isinstance(value, str) else None)
+    array = np.array(
+        array, dtype=object if value is None or isinstance(value, str) else None
+    )
     array[index] = value
     return array
 
 
 @functools.wraps(find_threshold)
-def search(scores=SCORES, y=Y, groups=GROUPS, metric="demographic_parity", closeness=0.2, **keywords):
+def search(
+    scores=SCORES,
+    y=Y,
+    groups=GROUPS,
+    metric="demographic_parity",
+    closeness=0.2,
+    **keywords,
+):
     return find_threshold(scores, y, groups, metric, closeness, **keywords)
 
 
@@ -44,7 +53,9 @@ def tabulate(sets=SETS, y=Y, groups=GROUPS, metric="demographic_parity", **keywo
 
 
 def train(probs=PROBS, y=Y, groups=GROUPS, **keywords):
-    return FairConformalClassifier(guarantee=keywords.pop("guarantee", "none"), **keywords).fit(probs, y, groups)
+    return FairConformalClassifier(
+        guarantee=keywords.pop("guarantee", "none"), **keywords
+    ).fit(probs, y, groups)
 
 
 def rejects(message, function, *arguments, **keywords):
@@ -60,9 +71,17 @@ def test_the_input_is_fine_before_it_is_spoilt():
 
 @pytest.mark.parametrize("score", [tps, aps, raps, train])
 def test_probabilities_must_be_probabilities(score):
-    rejects(r"probabilities: row 7 sums to 1\.4", score, changed(PROBS, 7, [0.4, 0.5, 0.5]))
-    rejects(r"probabilities: row 2, column 1 is NaN", score, changed(PROBS, (2, 1), math.nan))
-    rejects(r"probabilities: row 4, column 0 is -0\.1", score, changed(PROBS, 4, [-0.1, 0.6, 0.5]))
+    rejects(
+        r"probabilities: row 7 sums to 1\.4", score, changed(PROBS, 7, [0.4, 0.5, 0.5])
+    )
+    rejects(
+        r"probabilities: row 2, column 1 is NaN", score, changed(PROBS, (2, 1), math.nan)
+    )
+    rejects(
+        r"probabilities: row 4, column 0 is -0\.1",
+        score,
+        changed(PROBS, 4, [-0.1, 0.6, 0.5]),
+    )
     rejects(r"probabilities: row 3 sums to inf", score, changed(PROBS, (3, 0), math.inf))
     rejects(r"probabilities: .*shape \(12,\)", score, PROBS[:, 0])
     rejects(r"probabilities: .*shape \(12, 0\)", score, PROBS[:, :0])
@@ -86,7 +105,9 @@ def test_raps_must_have_a_penalty_and_a_rank_that_are_not_negative():
 
 @pytest.mark.parametrize("function", [search, trace])
 def test_scores_must_be_a_table_of_numbers(function):
-    rejects(r"scores: row 5, column 2 is NaN", function, changed(SCORES, (5, 2), math.nan))
+    rejects(
+        r"scores: row 5, column 2 is NaN", function, changed(SCORES, (5, 2), math.nan)
+    )
     rejects(r"scores: .*shape \(12,\)", function, SCORES[:, 0])
     rejects(r"scores: found no rows", function, SCORES[:0], Y[:0], GROUPS[:0])
     rejects(r"scores: .*wanted numbers", function, changed(SCORES, (0, 0), "high"))
@@ -146,7 +167,11 @@ def test_lengths_must_agree(function):
     rejects(r"y: .*11.* 12 points", function, y=Y[:11])
     rejects(r"groups: found 11 rows for 12 points", function, groups=GROUPS[:11])
     rejects(r"groups: found 13 rows for 12 points", function, groups=[*GROUPS, "a"])
-    rejects(r"groups: found 11 rows", function, groups=pd.DataFrame({"one": GROUPS, "two": GROUPS})[:11])
+    rejects(
+        r"groups: found 11 rows",
+        function,
+        groups=pd.DataFrame({"one": GROUPS, "two": GROUPS})[:11],
+    )
 
 
 def test_classifier_lengths_must_agree():
@@ -162,7 +187,9 @@ def test_groups_must_not_be_missing(function, missing):
     rejects("groups: row 5 is missing", function, groups=pd.Series(groups, dtype=object))
     frame = pd.DataFrame({"sex": GROUPS, "region": pd.Series(groups, dtype=object)})
     rejects("groups: column 'region': row 5 is missing", function, groups=frame)
-    rejects("groups: .*row 5 is missing", function, groups=[*zip(GROUPS, groups, strict=True)])
+    rejects(
+        "groups: .*row 5 is missing", function, groups=[*zip(GROUPS, groups, strict=True)]
+    )
     rejects("groups: found None", function, groups=None)
 
 
@@ -174,19 +201,35 @@ def test_metric_must_be_known(function):
 
 
 def test_own_metric_must_have_a_filter_and_a_known_comparison():
-    rejects("compare: found 'quotient'; .*'ratio'", FairnessMetric, "own", lambda y, g, a, label: g == a, "quotient")
+    rejects(
+        "compare: found 'quotient'; .*'ratio'",
+        FairnessMetric,
+        "own",
+        lambda y, g, a, label: g == a,
+        "quotient",
+    )
     rejects("filter: found 'sex'; .*callable", FairnessMetric, "own", "sex")
 
 
 @pytest.mark.parametrize("function", [search, trace, measure])
 def test_own_filter_must_return_a_mask(function):
-    rejects("filter: .*'a'.*label 1.*shape", function, metric=FairnessMetric("own", lambda y, g, a, label: y[:3] == 1))
-    rejects("filter: .*int64", function, metric=FairnessMetric("own", lambda y, g, a, label: np.arange(len(y))))
+    rejects(
+        "filter: .*'a'.*label 1.*shape",
+        function,
+        metric=FairnessMetric("own", lambda y, g, a, label: y[:3] == 1),
+    )
+    rejects(
+        "filter: .*int64",
+        function,
+        metric=FairnessMetric("own", lambda y, g, a, label: np.arange(len(y))),
+    )
 
 
 @pytest.mark.parametrize("function", [search, trace, train])
 def test_guarantee_must_be_known(function):
-    rejects("guarantee: found 'some'; .*'none'.*'fixed-sequence'", function, guarantee="some")
+    rejects(
+        "guarantee: found 'some'; .*'none'.*'fixed-sequence'", function, guarantee="some"
+    )
     rejects("guarantee: found None", function, guarantee=None)
 
 
@@ -213,7 +256,9 @@ def test_scores_above_one_with_a_guarantee_ask_for_a_grid(function):
 
 @pytest.mark.parametrize("function", [search, trace, train])
 def test_grid_must_be_numbers(function):
-    rejects("grid: entry 1 is NaN", function, guarantee="fixed-sequence", grid=[0.5, math.nan])
+    rejects(
+        "grid: entry 1 is NaN", function, guarantee="fixed-sequence", grid=[0.5, math.nan]
+    )
     rejects("grid: found no entries", function, guarantee="fixed-sequence", grid=[])
     rejects("grid: .*shape", function, guarantee="fixed-sequence", grid=[[0.5]])
     rejects("grid: .*numbers", function, guarantee="fixed-sequence", grid=["low"])
@@ -222,7 +267,12 @@ def test_grid_must_be_numbers(function):
 def test_thresholds_must_fit_the_scores():
     rejects(r"threshold: .*shape \(2,\).*3", prediction_sets, SCORES, [0.5, 0.5])
     rejects("threshold: found NaN", prediction_sets, SCORES, math.nan)
-    rejects("scores: row 0, column 0 is NaN", prediction_sets, changed(SCORES, (0, 0), math.nan), 0.5)
+    rejects(
+        "scores: row 0, column 0 is NaN",
+        prediction_sets,
+        changed(SCORES, (0, 0), math.nan),
+        0.5,
+    )
 
 
 def test_sets_must_be_true_or_false():
@@ -248,4 +298,8 @@ def test_classifier_options_must_be_known():
 def test_new_points_must_have_the_classes_of_the_calibration():
     fair = train(alpha=0.3, closeness=1)
     rejects(r"probabilities: found 2 columns; wanted 3", fair.predict_set, [[0.5, 0.5]])
-    rejects(r"probabilities: row 1 sums to 1\.4", fair.predict_set, [[0.5, 0.5, 0], [0.4, 0.5, 0.5]])
+    rejects(
+        r"probabilities: row 1 sums to 1\.4",
+        fair.predict_set,
+        [[0.5, 0.5, 0], [0.4, 0.5, 0.5]],
+    )

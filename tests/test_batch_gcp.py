@@ -11,26 +11,34 @@ import pytest
 from scipy import stats
 from toy import toy
 
-from cfhelpers import batch_gcp, experiments, fairness, models, paths, plots
-from cfhelpers.batch_gcp import MEASURES, fit
+from cfhelpers import fairness, paths
 from cfhelpers.conformal import conformal_quantile, prediction_sets
 from cfhelpers.datasets import split
-from cfhelpers.datasets.simulated import nine_groups
-from cfhelpers.graph_scores import score_split
+from cfhelpers.datasets.populations import nine_groups
 from cfhelpers.scores import tps
+from cfhelpers.study import batch_gcp, experiments, figures, models
+from cfhelpers.study.batch_gcp import MEASURES, fit
+from cfhelpers.study.scoring import score_split
 
 
 def pinball(scores, thresholds, alpha):
-    return np.maximum((1 - alpha) * (scores - thresholds), alpha * (thresholds - scores)).sum()
+    return np.maximum(
+        (1 - alpha) * (scores - thresholds), alpha * (thresholds - scores)
+    ).sum()
 
 
 def least_loss(scores, members, alpha):
     """The optimum by brute force: it is attained by a λ that goes through as many points as the memberships' rank."""
-    base, rank = conformal_quantile(scores, alpha), np.linalg.matrix_rank(members.astype(float))
+    base, rank = (
+        conformal_quantile(scores, alpha),
+        np.linalg.matrix_rank(members.astype(float)),
+    )
     losses = []
     for points in map(list, combinations(range(len(scores)), rank)):
         if np.linalg.matrix_rank(members[points].astype(float)) == rank:
-            corrections = np.linalg.lstsq(members[points].astype(float), scores[points] - base)[0]
+            corrections = np.linalg.lstsq(
+                members[points].astype(float), scores[points] - base
+            )[0]
             losses.append(pinball(scores, base + members @ corrections, alpha))
     return min(losses)
 
@@ -70,7 +78,10 @@ def people(n, rng):
         rng.choice(9, n, p=np.array([600, 120, 10, 1, 3, 60, 2, 80, 124]) / 1000),
         *rng.integers(0, 2, (2, n)),
     )
-    members = np.concatenate([np.eye(m, dtype=bool)[codes] for m, codes in ((9, race), (2, sex), (2, age))], axis=1)
+    members = np.concatenate(
+        [np.eye(m, dtype=bool)[codes] for m, codes in ((9, race), (2, sex), (2, age))],
+        axis=1,
+    )
     return members, rng.beta(3 + race, 2 + 2 * sex + age)
 
 
@@ -79,19 +90,27 @@ def test_a_hundred_thousand_points_in_overlapping_groups_are_solved_to_the_optim
     threshold = fit(scores, members, alpha).threshold(members)
     for member in members.T:  # what the least loss asks of every group, however small
         assert (scores[member] > threshold[member]).sum() <= alpha * member.sum()
-        assert (scores[member] < threshold[member] - 1e-9).sum() <= (1 - alpha) * member.sum()
+        assert (scores[member] < threshold[member] - 1e-9).sum() <= (
+            1 - alpha
+        ) * member.sum()
 
 
 def test_scores_of_single_precision_are_solved_in_double_precision():
     members, scores = people(2_000, np.random.default_rng(8))
     single = scores.astype(np.float32)
-    assert fit(single, members).thresholds == fit(single.astype(np.float64), members).thresholds
+    assert (
+        fit(single, members).thresholds
+        == fit(single.astype(np.float64), members).thresholds
+    )
 
 
 def test_disjoint_groups_get_their_own_conformal_quantile_exactly():
     rng = np.random.default_rng(2)
     for _ in range(50):
-        groups, scores = rng.choice(["few", "many", "most"], 200, p=[0.1, 0.3, 0.6]), rng.random(200) ** 3
+        groups, scores = (
+            rng.choice(["few", "many", "most"], 200, p=[0.1, 0.3, 0.6]),
+            rng.random(200) ** 3,
+        )
         gcp = fit(scores, groups, 0.15)
         threshold = gcp.threshold(groups)
         for name in ("few", "many", "most"):
@@ -106,13 +125,17 @@ def test_names_and_booleans_say_the_same():
     table = pd.DataFrame({"b": groups == "b", "a": groups == "a"})
     by_name, by_column = fit(scores, groups), fit(scores, table)
     assert by_name.thresholds == by_column.thresholds
-    assert (by_column.threshold(table[["a", "b"]]) == by_name.threshold(pd.Series(groups))).all()
+    assert (
+        by_column.threshold(table[["a", "b"]]) == by_name.threshold(pd.Series(groups))
+    ).all()
     assert (by_name.threshold(["b"]) == by_name.thresholds["b"]).all()
 
 
 def test_groups_may_be_combinations():
     rng = np.random.default_rng(4)
-    frame = pd.DataFrame({"sex": rng.choice(["men", "women"], 400), "old": rng.integers(0, 2, 400)})
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["men", "women"], 400), "old": rng.integers(0, 2, 400)}
+    )
     scores = rng.random(400)
     gcp = fit(scores, frame)
     own = (frame["sex"] == "men") & (frame["old"] == 1)
@@ -152,11 +175,16 @@ def test_true_coverage_of_each_group_follows_its_beta_law():
 
 def test_equal_coverage_of_true_labels_is_no_demographic_parity():
     population, rng = nine_groups(), np.random.default_rng(7)
-    (probs, y, groups), (new_probs, new_y, new_groups) = population.draw(30_000, rng), population.draw(60_000, rng)
+    (probs, y, groups), (new_probs, new_y, new_groups) = (
+        population.draw(30_000, rng),
+        population.draw(60_000, rng),
+    )
     gcp = fit(tps(probs)[np.arange(len(y)), y], groups)
     sets = gcp.sets(tps(new_probs), new_groups)
     gaps = {
-        scored_on: fairness.disparity(sets, new_y, new_groups, MEASURES["demographic_parity", scored_on])
+        scored_on: fairness.disparity(
+            sets, new_y, new_groups, MEASURES["demographic_parity", scored_on]
+        )
         for scored_on in ("true label", "fixed label")
     }
     assert gaps["true label"] < 0.1 < 2 * gaps["true label"] < gaps["fixed label"]
@@ -175,9 +203,16 @@ def scored(tmp_path_factory):
     distance = (data.X["a"].to_numpy()[:, None] - np.arange(data.n_classes)) ** 2
     weights = np.exp(-distance / 2)
     probs = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-    base = models.BaseModel("made up", {}, 0, probs, split(data, 0), {}, 0.0, pd.DataFrame())
+    base = models.BaseModel(
+        "made up", {}, 0, probs, split(data, 0), {}, 0.0, pd.DataFrame()
+    )
     metrics = ["demographic_parity", "disparate_impact", "equal_opportunity"]
-    options = {"scores": ["aps", "tps"], "metrics": metrics, "closeness": [0.1], "progress": False}
+    options = {
+        "scores": ["aps", "tps"],
+        "metrics": metrics,
+        "closeness": [0.1],
+        "progress": False,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paths, "ARTIFACTS", tmp_path_factory.mktemp("artifacts"))
         cf = experiments.run(data, base, splits=2, **options)
@@ -188,7 +223,10 @@ def scored(tmp_path_factory):
 def test_a_run_has_a_row_for_every_arm_metric_scoring_and_split(scored):
     rows = scored[-1].query("metric != 'group_coverage'")
     counts = rows.groupby(["arm", "metric"]).size().to_dict()
-    arms, metrics = ("base", "batch_gcp", "cf", "cf_guarantee"), ("demographic_parity", "disparate_impact")
+    arms, metrics = (
+        ("base", "batch_gcp", "cf", "cf_guarantee"),
+        ("demographic_parity", "disparate_impact"),
+    )
     assert counts == {(arm, metric): 4 for arm in arms for metric in metrics}
     assert not rows.duplicated(["arm", "metric", "scored_on", "split"]).any()
 
@@ -210,11 +248,19 @@ def test_a_run_reports_what_its_sets_give_on_the_test_rows_of_the_split(scored, 
         assert row["efficiency"] == pytest.approx(found.sum() / len(y))
         if row["metric"] == "group_coverage":
             own = groups == row["group"]
-            assert (row["n"], row["coverage"]) == (own.sum(), pytest.approx(covered[own].mean()))
+            assert (row["n"], row["coverage"]) == (
+                own.sum(),
+                pytest.approx(covered[own].mean()),
+            )
             continue
         assert row["coverage"] == pytest.approx(covered.mean())
-        columns = [covered] if row["scored_on"] == "true label" else [found[:, 1], found[:, 2]]
-        pairs = [(column[groups == "few"].mean(), column[groups == "many"].mean()) for column in columns]
+        columns = (
+            [covered] if row["scored_on"] == "true label" else [found[:, 1], found[:, 2]]
+        )
+        pairs = [
+            (column[groups == "few"].mean(), column[groups == "many"].mean())
+            for column in columns
+        ]
         by_hand = {
             "demographic_parity": max(abs(a - b) for a, b in pairs),
             "disparate_impact": min(min(a, b) / max(a, b) for a, b in pairs),
@@ -249,33 +295,53 @@ def middle(line):
 
 def test_the_bars_are_means_over_splits_and_the_lines_base_and_batch_gcp(scored):
     rows = scored[-1][scored[-1]["metric"] == "demographic_parity"]
-    panels = [("fixed label", "efficiency"), ("fixed label", "disparity"), ("true label", "disparity")]
-    fig = plots.batch_gcp_bars(scored[-1])
+    panels = [
+        ("fixed label", "efficiency"),
+        ("fixed label", "disparity"),
+        ("true label", "disparity"),
+    ]
+    fig = figures.batch_gcp_bars(scored[-1])
     for ax, (scored_on, quantity) in zip(fig.axes, panels, strict=True):
         means = rows[rows["scored_on"] == scored_on].groupby("arm")[quantity].mean()
         assert ax.patches[0].get_height() == pytest.approx(means["cf"])
-        lines = {line.get_color(): middle(line) for line in ax.lines if len(set(line.get_ydata())) == 1}
-        assert lines[plots.RED["color"]] == pytest.approx(means["batch_gcp"])
+        lines = {
+            line.get_color(): middle(line)
+            for line in ax.lines
+            if len(set(line.get_ydata())) == 1
+        }
+        assert lines[figures.RED["color"]] == pytest.approx(means["batch_gcp"])
         assert pytest.approx(means["base"]) in [middle(line) for line in ax.lines]
     plt.close(fig)
 
 
 def test_splits_beyond_c_are_counted_on_fixed_labels(scored):
     rows = scored[-1].copy()
-    own = (rows["arm"] == "cf") & (rows["scored_on"] == "fixed label") & (rows["metric"] == "demographic_parity")
+    own = (
+        (rows["arm"] == "cf")
+        & (rows["scored_on"] == "fixed label")
+        & (rows["metric"] == "demographic_parity")
+    )
     rows.loc[own, "disparity"] = [0.3, 0.1 + 1e-15]
     rows.loc[rows["arm"] == "cf_guarantee", "disparity"] = 0.0
-    fig = plots.batch_gcp_bars(rows)
-    assert [label.get_text() for label in fig.axes[1].get_xticklabels()] == ["c = 0.10\n1 of 2\n0 of 2"]
+    fig = figures.batch_gcp_bars(rows)
+    assert [label.get_text() for label in fig.axes[1].get_xticklabels()] == [
+        "c = 0.10\n1 of 2\n0 of 2"
+    ]
     plt.close(fig)
 
 
 def test_the_dots_are_the_groups_mean_coverages_from_large_to_small(scored):
     rows = scored[-1][scored[-1]["metric"] == "group_coverage"]
-    fig = plots.group_coverage_dots(scored[-1])
+    fig = figures.group_coverage_dots(scored[-1])
     (ax,) = fig.axes
-    assert [label.get_text().split()[0] for label in ax.get_xticklabels()] == ["many", "few"]
-    drawn = {container.get_label(): container.lines[0].get_ydata() for container in ax.containers[1:]}
+    assert [label.get_text().split()[0] for label in ax.get_xticklabels()] == [
+        "many",
+        "few",
+    ]
+    drawn = {
+        container.get_label(): container.lines[0].get_ydata()
+        for container in ax.containers[1:]
+    }
     for arm, name in (("base", "base APS"), ("batch_gcp", "BatchGCP")):
         means = rows[rows["arm"] == arm].groupby("group")["coverage"].mean()
         assert drawn[name] == pytest.approx(means[["many", "few"]].to_numpy())
@@ -290,10 +356,22 @@ def test_the_dots_are_the_groups_mean_coverages_from_large_to_small(scored):
     [
         ("scores: entry 1 is NaN", [0.1, np.nan], ["a", "b"]),
         ("groups: found 1 rows for 2 points", [0.1, 0.2], ["a"]),
-        (r"groups: found shape \(3, 2\); wanted \(2, 2\)", [0.1, 0.2], np.ones((3, 2), bool)),
+        (
+            r"groups: found shape \(3, 2\); wanted \(2, 2\)",
+            [0.1, 0.2],
+            np.ones((3, 2), bool),
+        ),
         ("groups: row 1 is missing", [0.1, 0.2], ["a", None]),
-        ("groups: found nobody in 1; wanted at least one", [0.1, 0.2], np.array([[True, False]] * 2)),
-        ("groups: found nobody in 'b'", [0.1, 0.2], pd.DataFrame({"a": [True, True], "b": [False, False]})),
+        (
+            "groups: found nobody in 1; wanted at least one",
+            [0.1, 0.2],
+            np.array([[True, False]] * 2),
+        ),
+        (
+            "groups: found nobody in 'b'",
+            [0.1, 0.2],
+            pd.DataFrame({"a": [True, True], "b": [False, False]}),
+        ),
         ("scores: found an infinite one", [0.1] * 30 + [np.inf], np.ones((31, 2), bool)),
     ],
 )
@@ -307,9 +385,13 @@ def test_bad_levels_and_groups_that_were_not_fitted_are_told():
     with pytest.raises(ValueError, match=r"alpha: found 1; wanted a number in \(0, 1\)"):
         fit(scores, groups, 1)
     gcp = fit(scores, groups)
-    with pytest.raises(ValueError, match=r"groups: found 'c'; wanted those of the fit, \['a', 'b'\]"):
+    with pytest.raises(
+        ValueError, match=r"groups: found 'c'; wanted those of the fit, \['a', 'b'\]"
+    ):
         gcp.threshold(["a", "c"])
-    with pytest.raises(ValueError, match=r"groups: found shape \(5, 3\); wanted \(5, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"groups: found shape \(5, 3\); wanted \(5, 2\)"
+    ):
         gcp.threshold(np.ones((5, 3), bool))
     with pytest.raises(ValueError, match="groups: found 2 rows for 3 points"):
         gcp.sets(np.ones((3, 4)), ["a", "b"])

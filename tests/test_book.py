@@ -35,9 +35,17 @@ def site(root, tmp_path_factory):
     else:
         status = 1
         try:
-            command = [sys.executable, str(root / "tools" / "book.py"), str(folder / "html")]
-            nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY"), "http://127.0.0.1:9")  # no network
-            status = subprocess.run(command, env=os.environ | nowhere | {"PYTHONPATH": str(root)}).returncode
+            command = [
+                sys.executable,
+                str(root / "tools" / "book.py"),
+                str(folder / "html"),
+            ]
+            nowhere = dict.fromkeys(
+                ("http_proxy", "https_proxy", "HTTPS_PROXY"), "http://127.0.0.1:9"
+            )  # no network
+            status = subprocess.run(
+                command, env=os.environ | nowhere | {"PYTHONPATH": str(root)}
+            ).returncode
         finally:
             (folder / "partial").write_text(str(status))
             (folder / "partial").rename(folder / "status")
@@ -55,7 +63,10 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        self.anchors |= {attributes.get("id", ""), attributes.get("name", "") if tag == "a" else ""}
+        self.anchors |= {
+            attributes.get("id", ""),
+            attributes.get("name", "") if tag == "a" else "",
+        }
         if tag == "a" and "href" in attributes:
             self.links.append(attributes["href"])
         if tag in ("img", "script", "iframe", "source") and "src" in attributes:
@@ -77,7 +88,11 @@ def leads_nowhere(pages, path, link):
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     if not target.exists():
         return True
-    return bool(parts.fragment) and target in pages and unquote(parts.fragment) not in pages[target].anchors
+    return (
+        bool(parts.fragment)
+        and target in pages
+        and unquote(parts.fragment) not in pages[target].anchors
+    )
 
 
 def test_every_link_leads_to_a_file_and_an_anchor(pages):
@@ -99,22 +114,48 @@ def test_a_link_to_nowhere_is_noticed(tmp_path):
 
 
 def test_nothing_is_loaded_from_elsewhere(site, pages):
-    assert [load for page in pages.values() for load in page.loads if urlsplit(load).scheme not in ("", "data")] == []
+    assert [
+        load
+        for page in pages.values()
+        for load in page.loads
+        if urlsplit(load).scheme not in ("", "data")
+    ] == []
     elsewhere = re.compile(r"(?:@import|url\()[\s\"'(]*https?:")
-    styles = [style for style in site.rglob("*.css") if elsewhere.search(style.read_text("utf-8"))]
+    styles = [
+        style
+        for style in site.rglob("*.css")
+        if elsewhere.search(style.read_text("utf-8"))
+    ]
     assert styles == []
 
 
 def test_the_book_has_every_notebook_exercise_card_and_figure_and_no_solution(root, site):
-    for pattern in ("notebooks/[0-9]*.ipynb", "notebooks/exercises/*.ipynb", "docs/data/*.md"):
-        pages = [(site / path.relative_to(root)).with_suffix(".html") for path in root.glob(pattern)]
+    for pattern in (
+        "notebooks/[0-9]*.ipynb",
+        "notebooks/exercises/*.ipynb",
+        "docs/data/*.md",
+    ):
+        pages = [
+            (site / path.relative_to(root)).with_suffix(".html")
+            for path in root.glob(pattern)
+        ]
         assert len(pages) >= 5 and all(page.is_file() for page in pages)
     names = {path.name for path in root.glob("figures/*.png")}
-    assert names and names <= {image["src"].rsplit("/")[-1] for image in Page(site / "docs" / "gallery.html").images}
-    assert not any("solution" in path.name for path in site.rglob("*")) and (site / "docs" / "teaching.html").is_file()
+    assert names and names <= {
+        image["src"].rsplit("/")[-1]
+        for image in Page(site / "docs" / "gallery.html").images
+    }
+    assert (
+        not any("solution" in path.name for path in site.rglob("*"))
+        and (site / "docs" / "teaching.html").is_file()
+    )
     front = (site / "index.html").read_text("utf-8")
-    lessons = [nbformat.read(path, as_version=4) for path in root.glob("notebooks/[0-9]*.ipynb")]
-    titles = [lesson.cells[0].source.splitlines()[0].removeprefix("# ") for lesson in lessons]
+    lessons = [
+        nbformat.read(path, as_version=4) for path in root.glob("notebooks/[0-9]*.ipynb")
+    ]
+    titles = [
+        lesson.cells[0].source.splitlines()[0].removeprefix("# ") for lesson in lessons
+    ]
     assert [title for title in titles if title not in front] == []
 
 
@@ -126,29 +167,51 @@ def test_the_api_page_has_the_public_names(site):
 
 
 def test_pictures_have_alternative_text(pages):
-    bare = [image["src"] for page in pages.values() for image in page.images if len(image.get("alt", "").split()) < 3]
+    bare = [
+        image["src"]
+        for page in pages.values()
+        for image in page.images
+        if len(image.get("alt", "").split()) < 3
+    ]
     assert bare == []
 
 
 LONG = "notebooks/04_conformal_fairness.html"
-READ = ["index.html", LONG, "notebooks/02_fairness_as_coverage.html", "docs/gallery.html", "docs/api.html"]
+READ = [
+    "index.html",
+    LONG,
+    "notebooks/02_fairness_as_coverage.html",
+    "docs/gallery.html",
+    "docs/api.html",
+]
 READ += ["notebooks/exercises/ex05_a_guarantee_that_holds.html"]
 
 
 def test_it_reads_well_without_a_network_on_a_phone_and_on_a_desk(site):
     with browser.chromium() as chromium:
         for name in READ:
-            page, refused, errors = browser.page_without_network(chromium, "file:", width=390)
+            page, refused, errors = browser.page_without_network(
+                chromium, "file:", width=390
+            )
             page.goto((site / name).as_uri())
             formulas = page.locator(".math").count()
-            page.wait_for_function("n => document.querySelectorAll('mjx-container').length >= n", arg=formulas)
-            assert page.locator("mjx-merror").count() == 0 and (formulas > 20 or name not in READ[1:3])
-            assert page.evaluate("document.fonts.ready.then(f => [...f].every(x => x.status !== 'error'))")
+            page.wait_for_function(
+                "n => document.querySelectorAll('mjx-container').length >= n",
+                arg=formulas,
+            )
+            assert page.locator("mjx-merror").count() == 0 and (
+                formulas > 20 or name not in READ[1:3]
+            )
+            assert page.evaluate(
+                "document.fonts.ready.then(f => [...f].every(x => x.status !== 'error'))"
+            )
             pictures = "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
             assert page.evaluate(pictures), f"{name}: a picture is missing"
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 900})
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{name} is wider than {width}"
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (
+                    f"{name} is wider than {width}"
+                )
             assert (refused, errors) == ([], []), name
             page.close()
 
@@ -161,7 +224,10 @@ def test_the_search_box_finds_a_word_without_a_network(site):
         page.keyboard.type("Clopper")
         page.keyboard.press("Enter")
         page.wait_for_selector("#search-results li a")
-        found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
+        found = [
+            link.get_attribute("href")
+            for link in page.locator("#search-results li a").all()
+        ]
         assert any("05_a_guarantee" in link for link in found) and refused == []
 
 
@@ -178,46 +244,80 @@ def small(tmp_path):
     links = "[one](notebooks/00_a.ipynb#The-End) [gone](LICENSE) [far](https://a.b) [cite](#cite)"
     (root / "README.md").write_text(f"# Title\n\n{links}\n")
     (root / "docs" / "teaching.md").write_text("# Teaching")
-    figure = new_output("display_data", data={"image/png": "AA"}, metadata={"image/png": {"alt": "a line that falls"}})
-    slider = new_output("display_data", data={tool.WIDGET_VIEW: {}, "text/plain": "interactive(...)"})
+    figure = new_output(
+        "display_data",
+        data={"image/png": "AA"},
+        metadata={"image/png": {"alt": "a line that falls"}},
+    )
+    slider = new_output(
+        "display_data", data={tool.WIDGET_VIEW: {}, "text/plain": "interactive(...)"}
+    )
     cells = [
         new_markdown_cell("# 00 · A"),
         new_code_cell('plots.save(fig, "line")', outputs=[figure, slider]),
         new_markdown_cell("*A line [falls](01_b.ipynb).*"),
     ]
-    nbformat.write(new_notebook(cells=cells, metadata={"widgets": {}}), root / "notebooks" / "00_a.ipynb")
+    nbformat.write(
+        new_notebook(cells=cells, metadata={"widgets": {}}),
+        root / "notebooks" / "00_a.ipynb",
+    )
     (root / "figures" / "line.png").touch()
-    catalogue = "id,kind,file,notebook,runs,shows\nFig 1,figure,line,00_a,,a line: it falls\n"
+    catalogue = (
+        "id,kind,file,notebook,runs,shows\nFig 1,figure,line,00_a,,a line: it falls\n"
+    )
     (root / "results" / "catalogue.csv").write_text(catalogue)
     return root
 
 
 def test_a_staged_notebook_has_no_widgets_and_its_alt_text(small, tmp_path):
     book.stage(tmp_path / "source", small)
-    notebook = nbformat.read(tmp_path / "source" / "notebooks" / "00_a.ipynb", as_version=4)
+    notebook = nbformat.read(
+        tmp_path / "source" / "notebooks" / "00_a.ipynb", as_version=4
+    )
     assert "widgets" not in notebook.metadata and len(notebook.cells[1].outputs) == 1
     assert notebook.cells[1].metadata["mystnb"] == {"image": {"alt": "a line that falls"}}
     assert notebook.cells[2].source == "*A line falls.*"  # there is no 01
     shown = (tmp_path / "source" / "docs" / "gallery.md").read_text()
-    assert "## Fig 1 · a line\n\nA line: it falls. A line falls.\n\n![a line: it falls](../figures/line.png)" in shown
+    assert (
+        "## Fig 1 · a line\n\nA line: it falls. A line falls.\n\n![a line: it falls](../figures/line.png)"
+        in shown
+    )
     assert "Drawn by [00 · A](../notebooks/00_a.ipynb)" in shown
 
 
 def test_links_out_of_the_book_become_text_or_lead_to_the_repository(small, tmp_path):
     book.stage(tmp_path / "source", small)
     first = (tmp_path / "source" / "index.md").read_text().splitlines()[2]
-    assert first == "[one](notebooks/00_a.ipynb#the-end) gone [far](https://a.b) [cite](#cite)"
-    (small / "pyproject.toml").write_text('[tool.cfhelpers]\nrepository = "https://github.com/owner/name"\n')
-    (small / "README.md").write_text("# Title\n\n[![Binder](https://c.d/e.svg)](https://f.g/h) [gone](LICENSE)\n")
+    assert (
+        first
+        == "[one](notebooks/00_a.ipynb#the-end) gone [far](https://a.b) [cite](#cite)"
+    )
+    (small / "pyproject.toml").write_text(
+        '[tool.cfhelpers]\nrepository = "https://github.com/owner/name"\n'
+    )
+    (small / "README.md").write_text(
+        "# Title\n\n[![Binder](https://c.d/e.svg)](https://f.g/h) [gone](LICENSE)\n"
+    )
     book.stage(tmp_path / "source", small)
     first = (tmp_path / "source" / "index.md").read_text().splitlines()[2]
-    assert first == "[Binder](https://f.g/h) [gone](https://github.com/owner/name/blob/HEAD/LICENSE)"
+    assert (
+        first
+        == "[Binder](https://f.g/h) [gone](https://github.com/owner/name/blob/HEAD/LICENSE)"
+    )
 
 
 def test_constraints_pin_what_the_book_the_course_and_the_browser_need(root):
-    extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    pins = re.findall(r"^([\w.-]+)==(\S+)$", (root / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    pins = re.findall(
+        r"^([\w.-]+)==(\S+)$", (root / "constraints.txt").read_text("utf-8"), re.MULTILINE
+    )
     pinned = {canonicalize_name(name): version for name, version in pins}
-    for requirement in map(Requirement, [*extras["book"], *extras["course"], *extras["browser"]]):
-        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+    for requirement in map(
+        Requirement, [*extras["book"], *extras["course"], *extras["browser"]]
+    ):
+        assert requirement.specifier.contains(
+            pinned[canonicalize_name(requirement.name)]
+        ), requirement
     assert "book,course,browser]" in (root / "Makefile").read_text("utf-8")

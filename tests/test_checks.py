@@ -5,15 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfhelpers._checks import as_groups
+from cfhelpers.groups import as_groups
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
-@given(names=st.lists(st.text(alphabet="aβ€😀 z\x01", max_size=6), min_size=1, max_size=30), swapped=st.booleans())
+@given(
+    names=st.lists(st.text(alphabet="aβ€😀 z\x01", max_size=6), min_size=1, max_size=30),
+    swapped=st.booleans(),
+)
 def test_texts_of_any_letters_are_told_apart(names, swapped):
     wanted = np.array(names).tolist()  # NumPy drops trailing NULs
     column = np.array(names)
-    groups = as_groups(column.astype(column.dtype.newbyteorder()) if swapped else column, len(names))
+    groups = as_groups(
+        column.astype(column.dtype.newbyteorder()) if swapped else column, len(names)
+    )
     assert groups.names == sorted(set(wanted))
     assert [groups.names[code] for code in groups.codes] == wanted
 

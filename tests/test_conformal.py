@@ -16,9 +16,14 @@ from cfhelpers.conformal import conformal_quantile, coverage, efficiency, predic
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(
-    n=st.integers(1, 60), percent=st.integers(1, 999), levels=st.sampled_from([1, 2, 5, 1000]), seed=st.integers(0, 999)
+    n=st.integers(1, 60),
+    percent=st.integers(1, 999),
+    levels=st.sampled_from([1, 2, 5, 1000]),
+    seed=st.integers(0, 999),
 )
-def test_quantile_is_the_kth_smallest_with_the_rank_in_exact_arithmetic(dtype, n, percent, levels, seed):
+def test_quantile_is_the_kth_smallest_with_the_rank_in_exact_arithmetic(
+    dtype, n, percent, levels, seed
+):
     alpha = percent / 1000
     scores = (np.random.default_rng(seed).integers(0, levels, n) / levels).astype(dtype)
     assert conformal_quantile(scores, alpha) == oracle.quantile(scores, alpha)
@@ -33,10 +38,14 @@ def test_rank_is_exact_at_every_percent_for_every_size(hundredths):
         assert conformal_quantile(np.arange(1.0, n + 1), alpha) == wanted, (n, alpha)
 
 
-@pytest.mark.parametrize("n, alpha", [(10**7 - 1, 0.18), (10**7 - 1, 0.1), (19_029_000 - 1, 0.938)])
+@pytest.mark.parametrize(
+    "n, alpha", [(10**7 - 1, 0.18), (10**7 - 1, 0.1), (19_029_000 - 1, 0.938)]
+)
 def test_rank_is_exact_for_many_points(n, alpha):
     scores = np.arange(1, n + 1, dtype=np.float32 if n < 2**24 else np.float64)
-    assert conformal_quantile(scores, alpha) == math.ceil((n + 1) * (1 - Fraction(str(alpha))))
+    assert conformal_quantile(scores, alpha) == math.ceil(
+        (n + 1) * (1 - Fraction(str(alpha)))
+    )
 
 
 def test_rank_150_times_82_percent_is_123():
@@ -71,22 +80,39 @@ def test_sets_compare_float32_scores_with_a_float64_threshold_exactly(value):
     above, below = (np.nextafter(score, np.float32(way)) for way in (np.inf, -np.inf))
     scores = np.array([[below, score, above]])
     halfway = (float(score) + float(above)) / 2
-    for threshold in (float(score), halfway, np.nextafter(float(score), -np.inf), np.nextafter(float(above), -np.inf)):
+    for threshold in (
+        float(score),
+        halfway,
+        np.nextafter(float(score), -np.inf),
+        np.nextafter(float(above), -np.inf),
+    ):
         wanted = [[float(s) <= threshold for s in scores[0]]]
         assert prediction_sets(scores, threshold).tolist() == wanted
         assert prediction_sets(scores, [threshold] * 3).tolist() == wanted
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
-@given(n=st.integers(1, 20), n_classes=st.integers(1, 6), seed=st.integers(0, 999), single=st.booleans())
+@given(
+    n=st.integers(1, 20),
+    n_classes=st.integers(1, 6),
+    seed=st.integers(0, 999),
+    single=st.booleans(),
+)
 def test_sets_hold_the_labels_at_or_below_their_threshold(n, n_classes, seed, single):
     rng = np.random.default_rng(seed)
-    scores = (rng.integers(0, 9, (n, n_classes)) / 8).astype(rng.choice(["float32", "float64"]))
-    threshold = rng.choice([0, 0.25, 0.5, 0.3, 1, np.inf, -np.inf], () if single else n_classes)
+    scores = (rng.integers(0, 9, (n, n_classes)) / 8).astype(
+        rng.choice(["float32", "float64"])
+    )
+    threshold = rng.choice(
+        [0, 0.25, 0.5, 0.3, 1, np.inf, -np.inf], () if single else n_classes
+    )
     sets = prediction_sets(scores, threshold)
     limits = np.broadcast_to(threshold, n_classes)
     assert sets.dtype == bool
-    assert sets.tolist() == [[float(s) <= limit for s, limit in zip(row, limits, strict=True)] for row in scores]
+    assert sets.tolist() == [
+        [float(s) <= limit for s, limit in zip(row, limits, strict=True)]
+        for row in scores
+    ]
 
 
 def test_sets_are_full_at_infinity():
@@ -94,7 +120,12 @@ def test_sets_are_full_at_infinity():
 
 
 def test_coverage_and_efficiency_count_by_hand():
-    sets = [[True, False, False], [True, True, False], [False, False, False], [True, True, True]]
+    sets = [
+        [True, False, False],
+        [True, True, False],
+        [False, False, False],
+        [True, True, True],
+    ]
     assert coverage(sets, [0, 2, 1, 2]) == 0.5
     assert efficiency(sets) == 1.5
 
@@ -113,6 +144,10 @@ def test_lists_frames_and_tensors_are_arrays():
 
 def test_series_and_tensors_of_scores_have_the_same_quantile():
     scores = np.random.default_rng(4).random(50)
-    assert conformal_quantile(pd.Series(scores), 0.2) == conformal_quantile(scores.tolist(), 0.2)
+    assert conformal_quantile(pd.Series(scores), 0.2) == conformal_quantile(
+        scores.tolist(), 0.2
+    )
     torch = pytest.importorskip("torch")
-    assert conformal_quantile(torch.tensor(scores), 0.2) == conformal_quantile(scores, 0.2)
+    assert conformal_quantile(torch.tensor(scores), 0.2) == conformal_quantile(
+        scores, 0.2
+    )

@@ -59,7 +59,11 @@ class Case:
 
     @property
     def positive(self):
-        return list(range(1, self.scores.shape[1])) if self.positive_labels is None else self.positive_labels
+        return (
+            list(range(1, self.scores.shape[1]))
+            if self.positive_labels is None
+            else self.positive_labels
+        )
 
     @cached_property
     def groups(self):
@@ -99,43 +103,87 @@ def cases(
     g = rng.choice(n_groups, n, p=rng.dirichlet(np.full(n_groups, rng.choice([1, 20]))))
     _, g = np.unique(g, return_inverse=True)
     # Groups differ in level and the true label scores lower, as with a model that has learnt something.
-    scores = rng.random((n, n_classes)) + 0.4 * rng.random((n_groups, n_classes))[g] - 0.4 * np.eye(n_classes)[y]
+    scores = (
+        rng.random((n, n_classes))
+        + 0.4 * rng.random((n_groups, n_classes))[g]
+        - 0.4 * np.eye(n_classes)[y]
+    )
     scores = np.clip(scores, 0, None) if above_one else np.clip(scores, 0, 1)
     if lattice:
         scores = np.round(scores * lattice) / lattice
     scores = scores.astype(dtype)
-    positive = sorted(rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()) if chosen else None
+    positive = (
+        sorted(
+            rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()
+        )
+        if chosen
+        else None
+    )
     delta = float(rng.choice(deltas))
     if scores.max() <= 1 and rng.random() < 0.03:
         grid = None
     else:
         points = int(rng.integers(*grid_points, endpoint=True))
-        grid = [*rng.choice(scores.ravel(), points // 2).astype(float), *rng.random(points - points // 2) * 1.6]
-        grid += [float(scores.max())] * int(rng.integers(0, 3)) + [math.inf] * int(rng.integers(0, 2))
+        grid = [
+            *rng.choice(scores.ravel(), points // 2).astype(float),
+            *rng.random(points - points // 2) * 1.6,
+        ]
+        grid += [float(scores.max())] * int(rng.integers(0, 3)) + [math.inf] * int(
+            rng.integers(0, 2)
+        )
     closeness = float(rng.choice([0.05, 0.1, 0.2, 0.5, 0.8, 1.0]))
     if exact:  # a gap that this very case attains, rounded once from the exact quotient
-        label = int(rng.choice(list(range(1, n_classes)) if positive is None else positive))
+        label = int(
+            rng.choice(list(range(1, n_classes)) if positive is None else positive)
+        )
         level = delta if rng.random() < 0.3 else None
-        gaps = oracle.unfairness(metric, scores.astype(float), y, g, label, np.unique(scores[:, label]), level)
+        gaps = oracle.unfairness(
+            metric, scores.astype(float), y, g, label, np.unique(scores[:, label]), level
+        )
         gap = abs(float(gaps.min() if rng.random() < 0.5 else rng.choice(gaps)))
         if level is None and math.isfinite(gap):
             gap = float(Fraction(gap).limit_denominator((n + 1) ** 2))
         closeness = gap if 0 < gap <= 1 else closeness
-    return Case(scores, y, g, kind, alpha, closeness, positive, delta, grid, block, GROUP_NAMES[kind])
+    return Case(
+        scores,
+        y,
+        g,
+        kind,
+        alpha,
+        closeness,
+        positive,
+        delta,
+        grid,
+        block,
+        GROUP_NAMES[kind],
+    )
 
 
 def arguments(case, classwise, guarantee):
     """Keyword arguments common to the search and the oracle; sets the search's block, which must not matter."""
     control.BLOCK = case.block
-    keywords = {"alpha": case.alpha, "classwise": classwise, "positive_labels": case.positive_labels}
+    keywords = {
+        "alpha": case.alpha,
+        "classwise": classwise,
+        "positive_labels": case.positive_labels,
+    }
     if guarantee:
-        keywords |= {"guarantee": "fixed-sequence", "delta": case.delta, "grid": case.grid}
+        keywords |= {
+            "guarantee": "fixed-sequence",
+            "delta": case.delta,
+            "grid": case.grid,
+        }
     return keywords
 
 
 def answers(case, theirs, metric, classwise, guarantee):
     found = find_threshold(
-        case.scores, case.y, case.groups, theirs, case.closeness, **arguments(case, classwise, guarantee)
+        case.scores,
+        case.y,
+        case.groups,
+        theirs,
+        case.closeness,
+        **arguments(case, classwise, guarantee),
     )
     wanted = brute_force(case, metric, case.closeness, classwise, guarantee)
     return found, wanted
@@ -161,9 +209,14 @@ def assert_equal(found, wanted):
     assert found.threshold.dtype == np.float64
     assert found.threshold.tolist() == wanted.threshold.tolist()
     assert found.base_threshold == wanted.base_threshold
-    assert (bool(found.feasible), bool(found.satisfied)) == (wanted.feasible, wanted.satisfied)
+    assert (bool(found.feasible), bool(found.satisfied)) == (
+        wanted.feasible,
+        wanted.satisfied,
+    )
     np.testing.assert_allclose(found.bound, wanted.bound, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.smallest_closeness, wanted.smallest_closeness, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        found.smallest_closeness, wanted.smallest_closeness, rtol=0, atol=1e-9
+    )
 
 
 def tally_of(case, metric, wanted, tally, name):
@@ -183,7 +236,11 @@ def compare(strategy, metric, theirs, examples, combinations):
     tally = Counter()
 
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(case=strategy)
     def run(case):
@@ -207,7 +264,9 @@ def compare(strategy, metric, theirs, examples, combinations):
     return tally
 
 
-EVERY = [(classwise, guarantee) for classwise in (False, True) for guarantee in (False, True)]
+EVERY = [
+    (classwise, guarantee) for classwise in (False, True) for guarantee in (False, True)
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -231,7 +290,9 @@ def test_search_finds_the_smallest_passing_threshold(name):
     assert tally["plain between"] >= 25, tally
     assert tally["guarantee infinite"] >= 100 and tally["default grid"] >= 20, tally
     if name == "predictive_parity":
-        assert min(tally["plain unsatisfied"], tally["guarantee unsatisfied"]) >= 100, tally
+        assert min(tally["plain unsatisfied"], tally["guarantee unsatisfied"]) >= 100, (
+            tally
+        )
     else:
         assert tally["plain unsatisfied"] == tally["guarantee unsatisfied"] == 0
 
@@ -242,7 +303,11 @@ def test_guarantee_stops_at_the_first_rejection_on_larger_sets(name):
     strategy = cases(metric, (40, 200), (2, 3), 3, (12, 40), (0.1, 0.2, 0.3, 0.5))
     tally = compare(strategy, metric, name, 300, [(False, True), (True, True)])
     finite = tally["guarantee base"] + tally["guarantee between"]
-    assert finite >= 60 and tally["guarantee between"] >= 40 and tally["guarantee infinite"] >= 40, tally
+    assert (
+        finite >= 60
+        and tally["guarantee between"] >= 40
+        and tally["guarantee infinite"] >= 40
+    ), tally
 
 
 @pytest.mark.parametrize("ratio", [False, True], ids=["difference", "ratio"])
@@ -275,18 +340,34 @@ def thresholds_at(table, closeness, sign, base, n_classes):
 @pytest.mark.parametrize("guarantee", [False, True], ids=["plain", "guarantee"])
 @pytest.mark.parametrize("name", [*NAMES, *sorted(OWN)])
 def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
-    metric = oracle.Metric(name, OWN[name], name == "odd labels") if name in OWN else oracle.metric(name)
-    theirs = FairnessMetric(name, OWN[name], compare="ratio" if metric.ratio else "difference") if name in OWN else name
+    metric = (
+        oracle.Metric(name, OWN[name], name == "odd labels")
+        if name in OWN
+        else oracle.metric(name)
+    )
+    theirs = (
+        FairnessMetric(name, OWN[name], compare="ratio" if metric.ratio else "difference")
+        if name in OWN
+        else name
+    )
     sizes = {"sizes": (1, 60), "deltas": (0.3, 0.5, 0.9)} if guarantee else {}
     tally = Counter()
 
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=100,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=cases(metric, **sizes))
     def run(case):
         for classwise in (False, True):
             keywords = arguments(case, classwise, guarantee)
             table = frontier(case.scores, case.y, case.groups, theirs, **keywords)
-            base = oracle.quantile(case.scores[np.arange(len(case.y)), case.y], case.alpha)
+            base = oracle.quantile(
+                case.scores[np.arange(len(case.y)), case.y], case.alpha
+            )
             n_classes = case.scores.shape[1]
             wanted_columns = ["closeness", "threshold", "mean_set_size", "coverage"]
             split = classwise and name != oracle.OVERALL
@@ -298,14 +379,23 @@ def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
                 assert (np.diff(metric.sign * rows["closeness"]) < 0).all()
                 assert rows["threshold"].iloc[0] >= base
                 tally["rows"] = max(tally["rows"], len(rows))
-            reached = table["closeness"].sample(min(4, len(table)), random_state=0).tolist()
+            reached = (
+                table["closeness"].sample(min(4, len(table)), random_state=0).tolist()
+            )
             for closeness in {0.03, 0.1, 0.25, 0.5, 0.8, 1.0, case.closeness, *reached}:
                 if 0 < closeness <= 1:
-                    found = find_threshold(case.scores, case.y, case.groups, theirs, closeness, **keywords)
-                    looked_up = thresholds_at(table, closeness, metric.sign, base, n_classes)
+                    found = find_threshold(
+                        case.scores, case.y, case.groups, theirs, closeness, **keywords
+                    )
+                    looked_up = thresholds_at(
+                        table, closeness, metric.sign, base, n_classes
+                    )
                     assert looked_up.tolist() == found.threshold.tolist(), closeness
             for row in table.itertuples():
-                sets = prediction_sets(case.scores, thresholds_at(table, row.closeness, metric.sign, base, n_classes))
+                sets = prediction_sets(
+                    case.scores,
+                    thresholds_at(table, row.closeness, metric.sign, base, n_classes),
+                )
                 assert row.mean_set_size == pytest.approx(efficiency(sets), abs=1e-9)
                 assert row.coverage == pytest.approx(coverage(sets, case.y), abs=1e-9)
 
@@ -317,20 +407,35 @@ def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
 def test_blocking_cells_are_those_too_small_at_full_coverage(name):
     metric, tally = oracle.metric(name), Counter()
 
-    @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=300,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=cases(metric))
     def run(case):
         for classwise, guarantee in EVERY:
             found, _ = answers(case, name, metric, classwise, guarantee)
             share = len(case.positive) if classwise and name != oracle.OVERALL else 1
             delta = case.delta / share if guarantee else None
-            cells = oracle.blocking_cells(metric, case.y, case.g, case.positive, case.closeness, delta)
+            cells = oracle.blocking_cells(
+                metric, case.y, case.g, case.positive, case.closeness, delta
+            )
             wanted = [(case.names[a], label, n) for a, label, n in cells]
             assert Counter(found.blocking_cells) == Counter(wanted)
             tally[guarantee, bool(wanted)] += 1
 
     run()
-    assert min(tally[guarantee, blocked] for guarantee in (False, True) for blocked in (False, True)) >= 20, tally
+    assert (
+        min(
+            tally[guarantee, blocked]
+            for guarantee in (False, True)
+            for blocked in (False, True)
+        )
+        >= 20
+    ), tally
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -349,24 +454,34 @@ def two_groups(n, score=0.3):
     return np.full((2 * n, 2), score), np.tile([0, 1], n), np.repeat(["a", "b"], n)
 
 
-@pytest.mark.parametrize("closeness, needed", [(0.05, 59), (0.10, 29), (0.15, 19), (0.20, 14)])
+@pytest.mark.parametrize(
+    "closeness, needed", [(0.05, 59), (0.10, 29), (0.15, 19), (0.20, 14)]
+)
 def test_guarantee_needs_the_stated_number_of_points_in_every_cell(closeness, needed):
     search = {"alpha": 0.1, "guarantee": "fixed-sequence", "delta": 0.1}
-    enough = find_threshold(*two_groups(needed), "demographic_parity", closeness, **search)
+    enough = find_threshold(
+        *two_groups(needed), "demographic_parity", closeness, **search
+    )
     assert enough.feasible and len(enough.blocking_cells) == 0
     assert 0.3 <= enough.threshold[0] < 0.3002
-    few = find_threshold(*two_groups(needed - 1), "demographic_parity", closeness, **search)
+    few = find_threshold(
+        *two_groups(needed - 1), "demographic_parity", closeness, **search
+    )
     assert not few.feasible and few.satisfied
     assert sorted(few.blocking_cells) == [("a", 1, needed - 1), ("b", 1, needed - 1)]
     assert few.smallest_closeness == pytest.approx(1 - 0.05 ** (1 / (needed - 1)))
     assert closeness < few.smallest_closeness < closeness * 1.1
-    assert find_threshold(*two_groups(needed - 1), "demographic_parity", few.smallest_closeness, **search).feasible
+    assert find_threshold(
+        *two_groups(needed - 1), "demographic_parity", few.smallest_closeness, **search
+    ).feasible
 
 
 def test_guarantee_for_a_ratio_needs_its_own_number_of_points():
     needed = math.ceil(math.log(2 / 0.1) / -math.log(0.8))
     for n, feasible in ((needed, True), (needed - 1, False)):
-        result = find_threshold(*two_groups(n), "disparate_impact", 0.8, guarantee="fixed-sequence", delta=0.1)
+        result = find_threshold(
+            *two_groups(n), "disparate_impact", 0.8, guarantee="fixed-sequence", delta=0.1
+        )
         assert result.feasible == feasible
 
 
@@ -374,23 +489,47 @@ def test_guarantee_splits_delta_over_labels_when_classwise():
     needed = math.ceil(math.log(2 * 2 / 0.1) / -math.log(1 - 0.1))
     for n, feasible in ((needed, True), (needed - 1, False)):
         scores, y, groups = two_groups(n)
-        search = {"classwise": True, "positive_labels": [0, 1], "guarantee": "fixed-sequence", "delta": 0.1}
-        assert find_threshold(scores, y, groups, "demographic_parity", 0.1, **search).feasible == feasible
-        assert find_threshold(scores, y, groups, "demographic_parity", 0.1, **search | {"classwise": False}).feasible
+        search = {
+            "classwise": True,
+            "positive_labels": [0, 1],
+            "guarantee": "fixed-sequence",
+            "delta": 0.1,
+        }
+        assert (
+            find_threshold(
+                scores, y, groups, "demographic_parity", 0.1, **search
+            ).feasible
+            == feasible
+        )
+        assert find_threshold(
+            scores, y, groups, "demographic_parity", 0.1, **search | {"classwise": False}
+        ).feasible
 
 
 def test_guarantee_never_returns_a_threshold_it_did_not_test():
     scores, y, groups = two_groups(200)
     result = find_threshold(
-        scores, y, groups, "demographic_parity", 0.2, guarantee="fixed-sequence", grid=[0.9, 0.1, 0.35, 0.9]
+        scores,
+        y,
+        groups,
+        "demographic_parity",
+        0.2,
+        guarantee="fixed-sequence",
+        grid=[0.9, 0.1, 0.35, 0.9],
     )
     assert (result.base_threshold, result.threshold.tolist()) == (0.3, [0.35, 0.35])
 
 
 def test_guarantee_without_a_grid_walks_ten_thousand_even_steps():
     rng = np.random.default_rng(0)
-    scores, y, groups = rng.random((4000, 2)), rng.integers(0, 2, 4000), rng.integers(0, 2, 4000)
-    result = find_threshold(scores, y, groups, "demographic_parity", 0.1, guarantee="fixed-sequence")
+    scores, y, groups = (
+        rng.random((4000, 2)),
+        rng.integers(0, 2, 4000),
+        rng.integers(0, 2, 4000),
+    )
+    result = find_threshold(
+        scores, y, groups, "demographic_parity", 0.1, guarantee="fixed-sequence"
+    )
     step = result.threshold[0] * 10_000
     assert abs(step - round(step)) < 1e-6
     assert 0 <= result.threshold[0] - result.base_threshold < 1e-4
@@ -411,7 +550,9 @@ def test_one_by_hand():
     }
     gaps |= {0.6: 1 - 3 / 4}
     for closeness, threshold in ((0.25, 0.0), (0.3, 0.0), (0.24, math.inf)):
-        result = find_threshold(scores, y, groups, "demographic_parity", closeness, alpha=0.5)
+        result = find_threshold(
+            scores, y, groups, "demographic_parity", closeness, alpha=0.5
+        )
         assert result.base_threshold == 0
         assert result.threshold.tolist() == [threshold] * 2
         assert result.smallest_closeness == pytest.approx(min(gaps.values()))
@@ -419,7 +560,9 @@ def test_one_by_hand():
     # k = ceil(8 * .75) = 6: the base threshold is .1, where the gap is exactly .3.
     assert (result.base_threshold, result.threshold[1]) == (0.1, 0.1)
     assert result.bound[1] == pytest.approx(gaps[0.1]) and math.isnan(result.bound[0])
-    result = find_threshold(scores, y, groups, "demographic_parity", 0.29, alpha=0.25, classwise=True)
+    result = find_threshold(
+        scores, y, groups, "demographic_parity", 0.29, alpha=0.25, classwise=True
+    )
     assert result.threshold.tolist() == [0.1, 0.6]
 
 
@@ -428,11 +571,15 @@ def test_plain_predictive_parity_can_fail_at_infinity_and_its_proxy_cannot():
     groups = np.repeat(["a", "b"], 100)
     scores = np.random.default_rng(0).random((200, 2))
     for guarantee in ("none", "fixed-sequence"):
-        plain = find_threshold(scores, y, groups, "predictive_parity", 0.2, guarantee=guarantee)
+        plain = find_threshold(
+            scores, y, groups, "predictive_parity", 0.2, guarantee=guarantee
+        )
         assert not plain.satisfied and not plain.feasible
         assert plain.threshold.tolist() == [math.inf] * 2
         assert plain.bound[1] > 0.75
-        proxy = find_threshold(scores, y, groups, "predictive_parity_proxy", 0.2, guarantee=guarantee)
+        proxy = find_threshold(
+            scores, y, groups, "predictive_parity_proxy", 0.2, guarantee=guarantee
+        )
         assert proxy.satisfied
         if not proxy.feasible:
             assert proxy.bound[1] == 0
@@ -440,33 +587,56 @@ def test_plain_predictive_parity_can_fail_at_infinity_and_its_proxy_cannot():
 
 def test_closeness_defaults_to_a_tenth_and_four_fifths():
     rng = np.random.default_rng(1)
-    scores, y, groups = rng.random((300, 3)), rng.integers(0, 3, 300), rng.integers(0, 3, 300)
+    scores, y, groups = (
+        rng.random((300, 3)),
+        rng.integers(0, 3, 300),
+        rng.integers(0, 3, 300),
+    )
     for name in NAMES:
         closeness = 0.8 if name == "disparate_impact" else 0.1
         given_none = find_threshold(scores, y, groups, name, None)
-        assert given_none.threshold.tolist() == find_threshold(scores, y, groups, name, closeness).threshold.tolist()
+        assert (
+            given_none.threshold.tolist()
+            == find_threshold(scores, y, groups, name, closeness).threshold.tolist()
+        )
 
 
 @pytest.mark.parametrize("guarantee", ["none", "fixed-sequence"])
 @pytest.mark.parametrize("name", NAMES)
-def test_answer_does_not_depend_on_the_order_of_points_or_the_names_of_groups(name, guarantee):
+def test_answer_does_not_depend_on_the_order_of_points_or_the_names_of_groups(
+    name, guarantee
+):
     rng = np.random.default_rng(2)
-    scores, y, g = rng.random((400, 3)).astype(np.float32), rng.integers(0, 3, 400), rng.integers(0, 4, 400)
+    scores, y, g = (
+        rng.random((400, 3)).astype(np.float32),
+        rng.integers(0, 3, 400),
+        rng.integers(0, 4, 400),
+    )
     search = {"classwise": True, "guarantee": guarantee, "delta": 0.5}
     wanted = find_threshold(scores, y, g, name, 0.3, **search)
     order = rng.permutation(400)
     names = [("x", 1), ("y", 1), ("x", 2), ("y", 2)]
     frame = pd.DataFrame([names[a] for a in g], columns=["first", "second"])
-    for groups in ([names[a] for a in g], frame, frame.astype("category"), np.array(list("dbca"))[g], pd.Series(-g)):
+    for groups in (
+        [names[a] for a in g],
+        frame,
+        frame.astype("category"),
+        np.array(list("dbca"))[g],
+        pd.Series(-g),
+    ):
         found = find_threshold(scores, y, groups, name, 0.3, **search)
         assert found.threshold.tolist() == wanted.threshold.tolist()
         np.testing.assert_allclose(found.bound, wanted.bound, atol=1e-12)
-    found = find_threshold(scores[order], y[order], g[order], METRICS[name], 0.3, **search)
+    found = find_threshold(
+        scores[order], y[order], g[order], METRICS[name], 0.3, **search
+    )
     assert found.threshold.tolist() == wanted.threshold.tolist()
 
 
 def test_blocking_cells_name_intersections_by_their_values():
-    frame = pd.DataFrame({"sex": ["f"] * 40 + ["m"] * 41, "region": ["north"] * 80 + ["south"]})
+    frame = pd.DataFrame(
+        {"sex": ["f"] * 40 + ["m"] * 41, "region": ["north"] * 80 + ["south"]}
+    )
     y = np.arange(81) % 2
     result = find_threshold(np.full((81, 2), 0.5), y, frame, "equal_opportunity", 0.1)
     assert not result.feasible
@@ -475,17 +645,31 @@ def test_blocking_cells_name_intersections_by_their_values():
 
 def test_own_filter_sees_the_names_of_groups():
     rng = np.random.default_rng(3)
-    scores, y, groups = rng.random((60, 2)), rng.integers(0, 2, 60), np.array(["old", "young"])[rng.integers(0, 2, 60)]
+    scores, y, groups = (
+        rng.random((60, 2)),
+        rng.integers(0, 2, 60),
+        np.array(["old", "young"])[rng.integers(0, 2, 60)],
+    )
     seen = []
 
     def older_or_all(y, g, a, label):
         seen.append(a)
         return np.asarray(g == "old") if a == "old" else np.ones(len(y), bool)
 
-    result = find_threshold(scores, y, groups, FairnessMetric("older against all", older_or_all), 0.3)
+    result = find_threshold(
+        scores, y, groups, FairnessMetric("older against all", older_or_all), 0.3
+    )
     metric = oracle.Metric("own", lambda y, g, a, label: (g == 0) | (a == 1))
     wanted = oracle.search(
-        scores, y, groups == "young", metric, 0.3, alpha=0.1, classwise=False, positive_labels=[1], guarantee=False
+        scores,
+        y,
+        groups == "young",
+        metric,
+        0.3,
+        alpha=0.1,
+        classwise=False,
+        positive_labels=[1],
+        guarantee=False,
     )
     assert set(seen) == {"old", "young"}
     assert result.threshold.tolist() == wanted.threshold.tolist()
@@ -516,7 +700,12 @@ def test_lists_frames_and_tensors_give_the_same_threshold():
     wanted = find_threshold(scores, y, g, "demographic_parity", 0.2).threshold
     for convert in (np.ndarray.tolist, torch.tensor):
         assert np.array_equal(
-            find_threshold(convert(scores), convert(y), convert(g), "demographic_parity", 0.2).threshold, wanted
+            find_threshold(
+                convert(scores), convert(y), convert(g), "demographic_parity", 0.2
+            ).threshold,
+            wanted,
         )
-    found = find_threshold(pd.DataFrame(scores), pd.Series(y), pd.Series(g), "demographic_parity", 0.2)
+    found = find_threshold(
+        pd.DataFrame(scores), pd.Series(y), pd.Series(g), "demographic_parity", 0.2
+    )
     assert np.array_equal(found.threshold, wanted)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from cfhelpers import paths
-from cfhelpers.datasets import _files, acs, load_dataset, pokec, twins
+from cfhelpers.datasets import _files, acs, load_dataset, pokec, simulated
 from cfhelpers.datasets._files import DownloadError, fetch
 
 
@@ -41,7 +41,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.answer(page)
 
-    def answer(self, body, code=200, kind="application/octet-stream", length=None, **headers):
+    def answer(
+        self, body, code=200, kind="application/octet-stream", length=None, **headers
+    ):
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body) if length is None else length))
@@ -87,12 +89,24 @@ def chunked_then_gone(handler):
 
 
 FAILURES = {
-    "a 403 page": (lambda h: h.answer(b"<html>no</html>", 403, "text/html"), "answered 403 Forbidden"),
+    "a 403 page": (
+        lambda h: h.answer(b"<html>no</html>", 403, "text/html"),
+        "answered 403 Forbidden",
+    ),
     "a server error": (lambda h: h.answer(b"", 503), "answered 503"),
-    "an error page sent as a file": (lambda h: h.answer(b"<html>sorry</html>", kind="text/html"), "sent a web page"),
-    "a truncated file": (lambda h: h.answer(b"x" * 1_000, length=5_000), "1,000 of 5,000 bytes arrived"),
+    "an error page sent as a file": (
+        lambda h: h.answer(b"<html>sorry</html>", kind="text/html"),
+        "sent a web page",
+    ),
+    "a truncated file": (
+        lambda h: h.answer(b"x" * 1_000, length=5_000),
+        "1,000 of 5,000 bytes arrived",
+    ),
     "an interrupted download": (chunked_then_gone, "broke off, try again"),
-    "a way out of TLS": (lambda h: h.answer(b"", 302, Location="http://example.org/file"), "not https|broke off"),
+    "a way out of TLS": (
+        lambda h: h.answer(b"", 302, Location="http://example.org/file"),
+        "not https|broke off",
+    ),
 }
 
 
@@ -101,10 +115,15 @@ def test_a_failed_download_says_why_and_leaves_nothing(server, cache, page, mess
     server.pages["file.csv"] = page
     with pytest.raises(DownloadError, match=message) as caught:
         fetch(f"{server.url}/file.csv", cache / "file.csv", accept)
-    assert f"{server.url}/file.csv" in str(caught.value) and "nothing was kept" in str(caught.value)
+    assert f"{server.url}/file.csv" in str(caught.value) and "nothing was kept" in str(
+        caught.value
+    )
     assert held(cache) == []
     server.pages["file.csv"] = b"a,b\n1,2\n"  # the next attempt finds a clean cache
-    assert fetch(f"{server.url}/file.csv", cache / "file.csv", accept).read_bytes() == b"a,b\n1,2\n"
+    assert (
+        fetch(f"{server.url}/file.csv", cache / "file.csv", accept).read_bytes()
+        == b"a,b\n1,2\n"
+    )
 
 
 def test_an_address_without_tls_is_refused(cache):
@@ -117,7 +136,9 @@ def test_a_server_that_is_not_there_is_named(cache):
         fetch("http://127.0.0.1:9/file.csv", cache / "file.csv", accept)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="needs a device that is always full"
+)
 def test_a_full_disk_is_named_and_leaves_nothing(server, cache, monkeypatch):
     server.pages["file.csv"] = b"x" * 100_000
 
@@ -144,7 +165,9 @@ def test_an_interrupt_leaves_nothing(server, cache):
 def test_what_is_kept_is_asked_for_once_and_its_checksum_is_compared(server, cache):
     server.pages["file.csv"] = b"a,b\n1,2\n"
     path = fetch(f"{server.url}/file.csv", cache / "file.csv", accept)
-    assert fetch(f"{server.url}/file.csv", path, accept) == path and len(server.asked) == 1
+    assert (
+        fetch(f"{server.url}/file.csv", path, accept) == path and len(server.asked) == 1
+    )
     assert held(cache) == ["file.csv", "file.csv.sha256"]
     path.write_bytes(b"a,b\n1,3\n")
     with pytest.raises(DownloadError, match="changed since it was downloaded"):
@@ -162,7 +185,9 @@ print(len(path.read_bytes()))
 
 def start(url, path):
     command = [sys.executable, "-c", SCRIPT, url, str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, cwd=paths.ROOT, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=os.environ, cwd=paths.ROOT, text=True
+    )
 
 
 def test_two_processes_at_once_do_not_spoil_the_cache(server, cache):
@@ -175,7 +200,10 @@ def test_two_processes_at_once_do_not_spoil_the_cache(server, cache):
     server.pages["file.bin"] = slowly
     runs = [start(f"{server.url}/file.bin", cache / "file.bin") for _ in range(2)]
     assert [run.communicate(timeout=60)[0].strip() for run in runs] == ["3000000"] * 2
-    assert (cache / "file.bin").read_bytes() == body and held(cache) == ["file.bin", "file.bin.sha256"]
+    assert (cache / "file.bin").read_bytes() == body and held(cache) == [
+        "file.bin",
+        "file.bin.sha256",
+    ]
 
 
 def test_a_killed_download_is_not_taken_for_a_file(server, cache):
@@ -197,7 +225,10 @@ def test_a_killed_download_is_not_taken_for_a_file(server, cache):
     run.wait()
     assert not (cache / "file.bin").exists()
     server.pages["file.bin"] = b"whole"
-    assert fetch(f"{server.url}/file.bin", cache / "file.bin", accept).read_bytes() == b"whole"
+    assert (
+        fetch(f"{server.url}/file.bin", cache / "file.bin", accept).read_bytes()
+        == b"whole"
+    )
 
 
 def zipped(name, content):
@@ -209,13 +240,15 @@ def zipped(name, content):
 
 def test_acs_is_downloaded_into_folktables_layout(server, cache, monkeypatch):
     monkeypatch.setattr(acs, "URL", server.url)
-    raw = twins.acs_files(2_000, 0)["CO"].read_bytes()
+    raw = simulated.acs_files(2_000, 0)["CO"].read_bytes()
     server.pages["csv_pco.zip"] = zipped("psam_p08.csv", raw)
     data = load_dataset("acs_income", "download", states=["CO"])
     assert server.asked == ["/2018/1-Year/csv_pco.zip"]
     assert (cache / "acs/2018/1-Year/psam_p08.csv").read_bytes() == raw
     assert data.source == "download" and "2018" in data.citation
-    again = load_dataset("acs_income", "local", states=["CO"])  # the cache is a local folder too
+    again = load_dataset(
+        "acs_income", "local", states=["CO"]
+    )  # the cache is a local folder too
     pd.testing.assert_frame_equal(data.X, again.X)
     assert len(server.asked) == 1
 
@@ -225,7 +258,10 @@ def test_acs_is_downloaded_into_folktables_layout(server, cache, monkeypatch):
     [
         (b"PK\x03\x04 not really", "no zip that holds psam_p08.csv"),
         (zipped("psam_p09.csv", "AGEP\n1\n"), "no zip that holds psam_p08.csv"),
-        (zipped("psam_p08.csv", "AGEP,SEX\n1,2\n"), "no column PINCP, WKHP, PWGTP, SCHL, RAC1P, ST"),
+        (
+            zipped("psam_p08.csv", "AGEP,SEX\n1,2\n"),
+            "no column PINCP, WKHP, PWGTP, SCHL, RAC1P, ST",
+        ),
         (zipped("psam_p08.csv", "AGEP,SEX\n1,2\n")[:-30], "no zip that holds"),
     ],
     ids=["not a zip", "another state", "other columns", "a cut zip"],
@@ -240,12 +276,14 @@ def test_a_wrong_acs_file_is_not_kept(server, cache, monkeypatch, page, message)
 
 def test_pokec_is_downloaded_and_checked(server, cache, monkeypatch):
     monkeypatch.setattr(pokec, "URL", server.url)
-    files = twins.pokec_files("pokec_n", 500, 0)
+    files = simulated.pokec_files("pokec_n", 500, 0)
     server.pages |= {path.name: path.read_bytes() for path in files}
     with pytest.raises(DownloadError, match=r"500 rows, 500 users; wanted 66569"):
         load_dataset("pokec_n", "download")
     assert not (cache / "pokec" / files[0].name).exists()
-    monkeypatch.setitem(pokec.SIZES, "pokec_n", (500, len(files[1].read_text().splitlines())))
+    monkeypatch.setitem(
+        pokec.SIZES, "pokec_n", (500, len(files[1].read_text().splitlines()))
+    )
     assert len(load_dataset("pokec_n", "download")) == 500
     monkeypatch.setitem(pokec.SIZES, "pokec_n", (500, 7))
     (cache / "pokec" / files[1].name).unlink()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from conftest import flat
 
-from cfhelpers.datasets import load_dataset, pokec, split, twins
+from cfhelpers.datasets import load_dataset, pokec, simulated, split
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -17,12 +17,26 @@ def put(home, frame, pairs, stem="region_job_2", place="pokec"):
     (home / place / f"{stem}_relationship.txt").write_text(text)
 
 
-@pytest.mark.parametrize("name, rows, columns, classes", [("pokec_n", 3_341, 268, 4), ("pokec_z", 3_219, 279, 5)])
+@pytest.mark.parametrize(
+    "name, rows, columns, classes",
+    [("pokec_n", 3_341, 268, 4), ("pokec_z", 3_219, 279, 5)],
+)
 def test_the_true_raw_format_is_read(shared, home, name, rows, columns, classes):
     stem = pokec.STEMS[name]
     frame = pd.read_csv(shared / f"data/pokec/{stem}_first_rows.csv")
     ids = frame["user_id"].to_numpy()
-    put(home, frame, [(ids[0], ids[1]), (ids[1], ids[0]), (ids[2], ids[5]), (ids[3], ids[3]), (ids[4], -7)], stem)
+    put(
+        home,
+        frame,
+        [
+            (ids[0], ids[1]),
+            (ids[1], ids[0]),
+            (ids[2], ids[5]),
+            (ids[3], ids[3]),
+            (ids[4], -7),
+        ],
+        stem,
+    )
     data = load_dataset(name, "local", attribute="gender")
     assert data.X.shape == (rows, columns - 3) and len(data.label_names) == classes
     assert not {"user_id", pokec.TARGET, "gender"} & set(data.X) and "region" in data.X
@@ -35,17 +49,27 @@ def test_the_true_raw_format_is_read(shared, home, name, rows, columns, classes)
 
 def test_fairgnns_own_folder_is_found(home):
     frame = pd.DataFrame(
-        {"user_id": [5, 9], "region": [0, 1], "gender": [1.0, 0.0], pokec.TARGET: [3, -1], "a": [1, 2]}
+        {
+            "user_id": [5, 9],
+            "region": [0, 1],
+            "gender": [1.0, 0.0],
+            pokec.TARGET: [3, -1],
+            "a": [1, 2],
+        }
     )
     put(home, frame, [(5, 9)], place="dataset/pokec")
     data = load_dataset("pokec_n", "local", attribute=("region", "gender"))
-    assert data.groups.tolist() == ["region 0, men", "region 1, women"] and list(data.X) == ["a"]
+    assert data.groups.tolist() == ["region 0, men", "region 1, women"] and list(
+        data.X
+    ) == ["a"]
     assert data.y.tolist() == [3, -1] and data.edge_index.tolist() == [[0, 1], [1, 0]]
 
 
 def test_unlabelled_users_stay_unlabelled():
     data = load_dataset("pokec_n", n=2_000)
-    assert (data.y == -1).sum() > 1_500 and data.counts().to_numpy().sum() == (data.y >= 0).sum()
+    assert (data.y == -1).sum() > 1_500 and data.counts().to_numpy().sum() == (
+        data.y >= 0
+    ).sum()
     assert ((split(data, 0) == "unlabelled") == (data.y < 0)).all()
     assert f"{(data.y >= 0).sum():,} labelled" in flat(data)
 
@@ -66,25 +90,39 @@ def test_a_bad_user_file_is_named(home):
         load_dataset("pokec_n", "web")
 
 
-def test_the_real_graph_has_the_known_counts_and_features_without_the_attributes(shared, monkeypatch):
+def test_the_real_graph_has_the_known_counts_and_features_without_the_attributes(
+    shared, monkeypatch
+):
     monkeypatch.setenv("CFHELPERS_DATA", str(shared / "data"))
     data = load_dataset("pokec_n", "local", attribute=("region", "gender"))
     assert data.edge_index.shape == (2, 2 * 517_047) and len(data) == 66_569
     assert data.counts().sum(axis=0).tolist() == [4_510, 1_789, 1_353, 1_145]
-    assert not [c for c in data.X if "region" in c or "gender" in c] and "most profile features" in flat(data)
+    assert not [
+        c for c in data.X if "region" in c or "gender" in c
+    ] and "most profile features" in flat(data)
     assert np.isfinite(data.X).all(axis=None)
     degree = np.bincount(data.edge_index[0], minlength=len(data))
     np.testing.assert_array_equal(data.X["degree"], degree)
     i = int(degree.argmax())
     around = data.edge_index[1][data.edge_index[0] == i]
-    assert data.X["neighbours_AGE"][i] == pytest.approx(data.X["AGE"][around].mean(), rel=1e-5)
-    assert data.X["neighbours_degree"][i] == pytest.approx(degree[around].mean(), rel=1e-5)
+    assert data.X["neighbours_AGE"][i] == pytest.approx(
+        data.X["AGE"][around].mean(), rel=1e-5
+    )
+    assert data.X["neighbours_degree"][i] == pytest.approx(
+        degree[around].mean(), rel=1e-5
+    )
 
 
 def test_structural_features_know_nothing_of_the_labels(home):
     rng = np.random.default_rng(0)
-    arrays = {"region": rng.integers(0, 2, 200), "gender": rng.integers(0, 2, 200), "AGE": rng.integers(0, 60, 200)}
-    row, col = np.array([(i, j) for i in range(200) for j in range(i + 1, 200) if rng.random() < 0.1]).T
+    arrays = {
+        "region": rng.integers(0, 2, 200),
+        "gender": rng.integers(0, 2, 200),
+        "AGE": rng.integers(0, 60, 200),
+    }
+    row, col = np.array(
+        [(i, j) for i in range(200) for j in range(i + 1, 200) if rng.random() < 0.1]
+    ).T
     features = []
     for label in (rng.integers(-1, 4, 200), rng.integers(-1, 4, 200)):
         (home / "pokec").mkdir(parents=True, exist_ok=True)
@@ -98,18 +136,24 @@ def test_structural_features_know_nothing_of_the_labels(home):
 def test_the_twin_has_the_published_size_shares_and_homophily(name):
     users, total = pokec.SIZES[name]
     data = load_dataset(name, n=users, attribute=("region", "gender"))
-    files = twins.pokec_files(name, users, 0)
+    files = simulated.pokec_files(name, users, 0)
     assert len(data) == users and len(files[1].read_text().splitlines()) == total
     region, gender = (np.array([g.split(", ")[i] for g in data.groups]) for i in (0, 1))
     hidden = np.load(files[0].with_name("hidden_labels.npy"))
     first, second = data.edge_index
-    for trait, share in zip((region, gender, hidden), twins.HOMOPHILY.values(), strict=True):
+    for trait, share in zip(
+        (region, gender, hidden), simulated.HOMOPHILY.values(), strict=True
+    ):
         assert (trait[first] == trait[second]).mean() == pytest.approx(share, abs=0.02)
-    shares, labelled = np.array(twins.USERS[name]), np.array(twins.LABELLED[name])
-    assert (region == "region 0").mean() == pytest.approx(shares[0].sum() / shares.sum(), abs=0.01)
+    shares, labelled = np.array(simulated.USERS[name]), np.array(simulated.LABELLED[name])
+    assert (region == "region 0").mean() == pytest.approx(
+        shares[0].sum() / shares.sum(), abs=0.01
+    )
     assert (data.y >= 0).mean() == pytest.approx(labelled.sum() / shares.sum(), abs=0.01)
     balance = data.counts().sum(axis=0) / (data.y >= 0).sum()
-    np.testing.assert_allclose(balance, labelled.sum(axis=(0, 1)) / labelled.sum(), atol=0.015)
+    np.testing.assert_allclose(
+        balance, labelled.sum(axis=(0, 1)) / labelled.sum(), atol=0.015
+    )
     if name == "pokec_n":
         assert data.edge_index.shape[1] // 2 == 517_047
 
@@ -117,9 +161,11 @@ def test_the_twin_has_the_published_size_shares_and_homophily(name):
 def test_true_coverage_of_the_twin_counts_the_hidden_labels_too():
     data = load_dataset("pokec_n", n=4_000)
     scores = np.random.default_rng(0).random((4_000, 4))
-    truth = twins.pokec_truth(data, scores)
+    truth = simulated.pokec_truth(data, scores)
     assert truth.counts.sum() == 4_000
-    hidden = np.load(twins.pokec_files("pokec_n", 4_000, 0)[0].with_name("hidden_labels.npy"))
+    hidden = np.load(
+        simulated.pokec_files("pokec_n", 4_000, 0)[0].with_name("hidden_labels.npy")
+    )
     assert ((data.y == -1) | (data.y == hidden)).all()
     cell = (data.groups == data.group_names[0]) & (hidden == 2)
     assert truth.coverage(0.3)[0, 1, 2] == pytest.approx((scores[cell, 1] <= 0.3).mean())
@@ -128,6 +174,6 @@ def test_true_coverage_of_the_twin_counts_the_hidden_labels_too():
 def test_friends_are_distinct_and_nobody_is_his_own():
     rng = np.random.default_rng(1)
     traits = [rng.integers(0, 2, 300), rng.integers(0, 2, 300), rng.integers(0, 3, 300)]
-    edges = twins.friendships(traits, 2_000, rng)
+    edges = simulated.friendships(traits, 2_000, rng)
     assert edges.shape == (2, 2_000) and (edges[0] < edges[1]).all()
     assert len(np.unique(edges[0] * 300 + edges[1])) == 2_000

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from cfhelpers.fairness import METRICS, FairnessMetric, clopper_pearson, disparity, group_coverages
+from cfhelpers.fairness import (
+    METRICS,
+    FairnessMetric,
+    clopper_pearson,
+    disparity,
+    group_coverages,
+)
 
 NAMES = sorted(oracle.FILTERS)
 GROUPS = [("f", 1), ("m", 1), ("f", 2)]
@@ -26,20 +32,39 @@ def quiet_disparity(*arguments):
 
 def draw(n, n_classes, n_groups, chosen, seed):
     rng = np.random.default_rng(seed)
-    y, g = rng.integers(0, rng.integers(1, n_classes + 1), n), rng.integers(0, n_groups, n)
+    y, g = (
+        rng.integers(0, rng.integers(1, n_classes + 1), n),
+        rng.integers(0, n_groups, n),
+    )
     _, g = np.unique(g, return_inverse=True)
-    sets = rng.random((n, n_classes)) < rng.choice([0, 0.3, 0.5, 0.8, 1], p=[0.05, 0.3, 0.3, 0.3, 0.05])
-    positive = sorted(rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()) if chosen else None
+    sets = rng.random((n, n_classes)) < rng.choice(
+        [0, 0.3, 0.5, 0.8, 1], p=[0.05, 0.3, 0.3, 0.3, 0.05]
+    )
+    positive = (
+        sorted(
+            rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()
+        )
+        if chosen
+        else None
+    )
     return sets, y, g, positive
 
 
-shapes = st.tuples(st.integers(1, 25), st.integers(2, 4), st.integers(1, 3), st.booleans(), st.integers(0, 2**32 - 1))
+shapes = st.tuples(
+    st.integers(1, 25),
+    st.integers(2, 4),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
 
 
 def test_the_eight_metrics_are_named():
     assert sorted(METRICS) == NAMES
     assert all(metric.name == name for name, metric in METRICS.items())
-    assert [name for name in NAMES if METRICS[name].compare == "ratio"] == ["disparate_impact"]
+    assert [name for name in NAMES if METRICS[name].compare == "ratio"] == [
+        "disparate_impact"
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,9 +100,19 @@ def test_group_coverages_count_every_cell(name, shape):
     for label in [None] if name == oracle.OVERALL else labels:
         for part, cells in enumerate(oracle.group_coverages(sets, y, g, metric, label)):
             wanted |= {(label, part, GROUPS[a]): cell for a, cell in cells.items()}
-    part = table["condition"].map({"equal": 0, "different": 1}) if "condition" in table else [0] * len(table)
+    part = (
+        table["condition"].map({"equal": 0, "different": 1})
+        if "condition" in table
+        else [0] * len(table)
+    )
     label = [None if pd.isna(value) else int(value) for value in table["label"]]
-    found = dict(zip(zip(label, part, table["group"], strict=True), table.itertuples(index=False), strict=True))
+    found = dict(
+        zip(
+            zip(label, part, table["group"], strict=True),
+            table.itertuples(index=False),
+            strict=True,
+        )
+    )
     assert found.keys() == wanted.keys()
     for key, (n, value) in wanted.items():
         assert found[key].n == n
@@ -93,7 +128,9 @@ def test_disparity_serves_the_users_own_overlapping_cells(shape, ratio):
     def others(y, g, a, label):
         return g != a
 
-    theirs = FairnessMetric("everyone else", others, compare="ratio" if ratio else "difference")
+    theirs = FairnessMetric(
+        "everyone else", others, compare="ratio" if ratio else "difference"
+    )
     wanted = oracle.disparity(sets, y, g, oracle.Metric("own", others, ratio), labels)
     found = quiet_disparity(sets, y, g, theirs, positive)
     assert found == pytest.approx(wanted, abs=1e-12, nan_ok=True)
@@ -117,9 +154,9 @@ def test_disparities_by_hand():
     }
     for name, value in wanted.items():
         assert disparity(sets, y, groups, name) == pytest.approx(value, abs=1e-12), name
-        assert disparity(sets.tolist(), pd.Series(y), pd.Series(groups), METRICS[name]) == pytest.approx(
-            value, abs=1e-12
-        )
+        assert disparity(
+            sets.tolist(), pd.Series(y), pd.Series(groups), METRICS[name]
+        ) == pytest.approx(value, abs=1e-12)
 
 
 def test_proxy_keeps_the_sign_of_each_group():
@@ -140,14 +177,18 @@ def test_ratio_of_coverages_that_are_all_zero_is_one():
 def test_empty_cells_are_left_out_and_named():
     sets = np.array([[True, True], [True, False], [True, True], [True, False]])
     with pytest.warns(UserWarning, match="'north'.*1"):
-        value = disparity(sets, [1, 1, 1, 0], ["south", "south", "west", "north"], "equal_opportunity")
+        value = disparity(
+            sets, [1, 1, 1, 0], ["south", "south", "west", "north"], "equal_opportunity"
+        )
     assert value == 0.5
 
 
 def test_undefined_predictive_values_are_left_out_and_named():
     sets = np.array([[True, True], [True, True], [True, True], [True, False]])
     with pytest.warns(UserWarning, match="'north'"):
-        value = disparity(sets, [1, 0, 1, 1], ["south", "south", "west", "north"], "predictive_parity")
+        value = disparity(
+            sets, [1, 0, 1, 1], ["south", "south", "west", "north"], "predictive_parity"
+        )
     assert value == 0.5
 
 
@@ -160,11 +201,15 @@ def test_nothing_warns_when_no_cell_is_empty():
 def test_several_columns_of_groups_are_their_combinations():
     rng = np.random.default_rng(0)
     sets, y = rng.random((200, 3)) < 0.6, rng.integers(0, 3, 200)
-    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 200), "age": rng.choice(["old", "young"], 200)})
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], 200), "age": rng.choice(["old", "young"], 200)}
+    )
     joined = frame["sex"] + " " + frame["age"]
     for name in NAMES:
         assert disparity(sets, y, frame, name) == disparity(sets, y, joined, name)
-        assert disparity(sets, y, frame.to_numpy(), name) == disparity(sets, y, joined, name)
+        assert disparity(sets, y, frame.to_numpy(), name) == disparity(
+            sets, y, joined, name
+        )
 
 
 @pytest.mark.parametrize("n", [1, 5, 30, 59])

@@ -54,7 +54,9 @@ def close(found, wanted):
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor, np.ndarray.tolist])
 def test_edges_count_once_in_either_direction_and_loops_never(kind):
     adjacency = as_adjacency(kind(EDGES), NODES).toarray()
-    assert adjacency.tolist() == [[float(j in NEAR[i]) for j in range(NODES)] for i in range(NODES)]
+    assert adjacency.tolist() == [
+        [float(j in NEAR[i]) for j in range(NODES)] for i in range(NODES)
+    ]
 
 
 def test_a_graph_holds_its_edges_both_ways_in_the_order_of_the_nodes_they_lead_to(graph):
@@ -64,7 +66,9 @@ def test_a_graph_holds_its_edges_both_ways_in_the_order_of_the_nodes_they_lead_t
     ]
     assert graph.degrees.tolist() == [len(near) for near in NEAR]
     loops = graph.edges_and_loops.T.tolist()
-    assert sorted(loops) == sorted(graph.edges.T.tolist() + [[i, i] for i in range(NODES)])
+    assert sorted(loops) == sorted(
+        graph.edges.T.tolist() + [[i, i] for i in range(NODES)]
+    )
 
 
 def test_a_graph_without_edges_is_a_graph(x):
@@ -79,7 +83,10 @@ def test_a_graph_without_edges_is_a_graph(x):
     [
         ([[0, 1], [1, 9]], "found node 9; wanted nodes from 0 to 8"),
         ([[0, -1], [1, 0]], "found node -1; wanted nodes from 0 to 8"),
-        ([[0.0, 1.0], [1.0, 2.0]], r"found shape \(2, 2\) of float64; wanted integers \(2, E\)"),
+        (
+            [[0.0, 1.0], [1.0, 2.0]],
+            r"found shape \(2, 2\) of float64; wanted integers \(2, E\)",
+        ),
         ([[0, 1], [1, 2], [2, 0]], r"found shape \(3, 2\) of int64"),
         ([0, 1], r"found shape \(2,\)"),
     ],
@@ -107,17 +114,28 @@ def test_gcn_weighs_a_node_and_its_neighbours_by_their_degrees(graph, x, widths)
 
 def test_sage_mean_adds_the_neighbours_mean_to_the_node_each_with_its_weights(graph, x):
     layer = gnn._SAGE(5, 3, "mean")
-    h, near, bias, own = numbers(x, layer.lin_l.weight, layer.lin_l.bias, layer.lin_r.weight)
-    means = [np.mean([h[j] for j in NEAR[i]], axis=0) if NEAR[i] else np.zeros(5) for i in range(NODES)]
+    h, near, bias, own = numbers(
+        x, layer.lin_l.weight, layer.lin_l.bias, layer.lin_r.weight
+    )
+    means = [
+        np.mean([h[j] for j in NEAR[i]], axis=0) if NEAR[i] else np.zeros(5)
+        for i in range(NODES)
+    ]
     close(layer(x, graph), [near @ means[i] + bias + own @ h[i] for i in range(NODES)])
 
 
 def test_sage_gcn_averages_a_node_with_its_neighbours_under_one_weight(graph, x):
     layer = gnn._SAGE(5, 3, "gcn")
-    assert {name for name, _ in layer.named_parameters()} == {"lin_l.weight", "lin_l.bias"}
+    assert {name for name, _ in layer.named_parameters()} == {
+        "lin_l.weight",
+        "lin_l.bias",
+    }
     h, weight, bias = numbers(x, layer.lin_l.weight, layer.lin_l.bias)
     sums = [h[i] + sum(h[j] for j in NEAR[i]) for i in range(NODES)]
-    close(layer(x, graph), [weight @ sums[i] / (len(NEAR[i]) + 1) + bias for i in range(NODES)])
+    close(
+        layer(x, graph),
+        [weight @ sums[i] / (len(NEAR[i]) + 1) + bias for i in range(NODES)],
+    )
 
 
 def test_sage_pool_takes_the_largest_of_the_projected_neighbours(graph, x):
@@ -133,7 +151,10 @@ def test_sage_pool_takes_the_largest_of_the_projected_neighbours(graph, x):
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_gat_is_that_of_pyg_with_loops(graph, x, heads):
-    ours, theirs = gnn._GAT(5, 6, heads), GATConv(5, 6 // heads, heads=heads, add_self_loops=True)
+    ours, theirs = (
+        gnn._GAT(5, 6, heads),
+        GATConv(5, 6 // heads, heads=heads, add_self_loops=True),
+    )
     theirs.load_state_dict(ours.state_dict())
     close(ours(x, graph), theirs(x, graph.edges).detach().numpy())
 
@@ -156,8 +177,15 @@ def test_gat_averages_by_a_softmax_over_a_node_and_its_neighbours(graph, x):
 def test_layers_follow_one_another_with_relu_between_and_nothing_after(graph, x):
     model = gnn.GNN("gcn", 5, 3, hidden_channels=7, layers=3, dropout=0.9).eval()
     first, second, third = model.convolutions
-    close(model(x, graph), third(second(first(x, graph).relu(), graph).relu(), graph).detach().numpy())
-    assert [(c.in_channels, c.out_channels) for c in model.convolutions] == [(5, 7), (7, 7), (7, 3)]
+    close(
+        model(x, graph),
+        third(second(first(x, graph).relu(), graph).relu(), graph).detach().numpy(),
+    )
+    assert [(c.in_channels, c.out_channels) for c in model.convolutions] == [
+        (5, 7),
+        (7, 7),
+        (7, 3),
+    ]
     assert len(gnn.GNN("sage", 5, 3, layers=1).convolutions) == 1
 
 
@@ -180,20 +208,28 @@ def test_dropout_is_for_training_alone(graph, x, kind, aggr):
 def test_the_symmetric_products_gradient_is_that_of_finite_differences(graph):
     x = torch.randn(NODES, 2, dtype=torch.float64, requires_grad=True)
     for matrix in (graph.normalised.to(torch.float64), graph.adjacency.to(torch.float64)):
-        assert torch.autograd.gradcheck(lambda x, matrix=matrix: gnn._SymmetricProduct.apply(matrix, x), x)
+        assert torch.autograd.gradcheck(
+            lambda x, matrix=matrix: gnn._SymmetricProduct.apply(matrix, x), x
+        )
 
 
-@pytest.mark.parametrize(("kind", "aggr"), [("gcn", "mean"), ("sage", "mean"), ("sage", "gcn")])
+@pytest.mark.parametrize(
+    ("kind", "aggr"), [("gcn", "mean"), ("sage", "mean"), ("sage", "gcn")]
+)
 def test_gradients_are_those_of_dense_matrices(graph, x, kind, aggr, monkeypatch):
     model = gnn.GNN(kind, 5, 3, aggr=aggr, layers=3, dropout=0.0, **SMALL)
 
     def gradients():
         model.zero_grad()
-        torch.nn.functional.cross_entropy(model(x, graph), torch.arange(NODES) % 3).backward()
+        torch.nn.functional.cross_entropy(
+            model(x, graph), torch.arange(NODES) % 3
+        ).backward()
         return [weights.grad.clone() for weights in model.parameters()]
 
     found = gradients()
-    dense = type("Dense", (), {"apply": staticmethod(lambda matrix, x: matrix.to_dense() @ x)})
+    dense = type(
+        "Dense", (), {"apply": staticmethod(lambda matrix, x: matrix.to_dense() @ x)}
+    )
     monkeypatch.setattr(gnn, "_SymmetricProduct", dense)
     for ours, theirs in zip(found, gradients(), strict=True):
         close(ours, theirs.numpy())
@@ -205,18 +241,28 @@ def test_gradients_are_those_of_dense_matrices(graph, x, kind, aggr, monkeypatch
 
 def test_lstm_runs_where_it_fits_and_is_refused_where_it_does_not(graph, x, monkeypatch):
     model = gnn.GNN("sage", 5, 3, aggr="lstm", **SMALL).eval()
-    limit = NODES * max(map(len, NEAR)) * 8  # eight hidden channels are more than five features
+    limit = (
+        NODES * max(map(len, NEAR)) * 8
+    )  # eight hidden channels are more than five features
     monkeypatch.setattr(gnn, "LSTM_LIMIT", limit)
     assert torch.isfinite(model(x, graph)).all()
     monkeypatch.setattr(gnn, "LSTM_LIMIT", limit - 1)
-    with pytest.raises(ValueError, match="aggr: found 'lstm' for a graph of 9 nodes with up to 2 neighbours"):
+    with pytest.raises(
+        ValueError,
+        match="aggr: found 'lstm' for a graph of 9 nodes with up to 2 neighbours",
+    ):
         model(x, graph)
 
 
-@pytest.mark.parametrize("n", [20_000, 92_683])  # 92,683² · 8 would wrap to little in 32 bits
+@pytest.mark.parametrize(
+    "n", [20_000, 92_683]
+)  # 92,683² · 8 would wrap to little in 32 bits
 def test_lstm_is_refused_on_a_large_graph_before_it_takes_any_memory(n):
     star = gnn.Graph(np.stack([np.zeros(n - 1, int), np.arange(1, n)]), n)
-    with pytest.raises(ValueError, match=f"aggr: found 'lstm' for a graph of {n:,} nodes.*wanted mean, gcn or pool"):
+    with pytest.raises(
+        ValueError,
+        match=f"aggr: found 'lstm' for a graph of {n:,} nodes.*wanted mean, gcn or pool",
+    ):
         gnn.GNN("sage", 1, 2, aggr="lstm", **SMALL)(torch.zeros(n, 1), star)
 
 
@@ -229,7 +275,11 @@ def test_features_are_standardised_by_the_training_rows_alone():
     X[:, 2] = 7.0
     found = gnn.standardise(X, train)
     wanted = [
-        [(row[j] - X[train, j].mean()) / (X[train, j].std() if j != 2 else 1) for j in range(4)] for row in X.tolist()
+        [
+            (row[j] - X[train, j].mean()) / (X[train, j].std() if j != 2 else 1)
+            for j in range(4)
+        ]
+        for row in X.tolist()
     ]
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
@@ -261,13 +311,17 @@ def scripted(values, ties, patience, first=0, epochs=None):
         assert not model.training and epoch >= first
         return values[epoch], ties[epoch]
 
-    best, history = gnn.best_epoch(model, step, judge, epochs or len(values), patience, False, "", first)
+    best, history = gnn.best_epoch(
+        model, step, judge, epochs or len(values), patience, False, "", first
+    )
     assert not best.training
     return int(best.weight.item()) - 1, history
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_best_epoch_is_kept_and_training_stops_when_nothing_is_better_for_a_while(seed):
+def test_the_best_epoch_is_kept_and_training_stops_when_nothing_is_better_for_a_while(
+    seed,
+):
     rng = np.random.default_rng(seed)
     values, ties = rng.integers(0, 5, 60) / 5, rng.integers(0, 3, 60) / 3
     patience, first = int(rng.integers(1, 12)), int(rng.integers(0, 4))
@@ -310,15 +364,28 @@ def parts(data):
 def fit(data, parts, kind="gcn", aggr="mean", y=None, **options):
     y = data.y if y is None else y
     options = {"epochs": 15, "progress": False} | options
-    return gnn.fit(data.X, y, data.edge_index, parts, data.n_classes, kind, SMALL | {"aggr": aggr}, **options)
+    return gnn.fit(
+        data.X,
+        y,
+        data.edge_index,
+        parts,
+        data.n_classes,
+        kind,
+        SMALL | {"aggr": aggr},
+        **options,
+    )
 
 
 @pytest.mark.parametrize(("kind", "aggr"), MODELS)
-def test_the_same_seed_gives_the_same_probabilities_and_another_seed_others(data, parts, kind, aggr):
+def test_the_same_seed_gives_the_same_probabilities_and_another_seed_others(
+    data, parts, kind, aggr
+):
     probs, history = fit(data, parts, kind, aggr, seed=3)
     torch.manual_seed(77)  # whatever was drawn before
     again, history_again = fit(data, parts, kind, aggr, seed=3)
-    assert np.array_equal(probs, again) and np.array_equal(history["loss"], history_again["loss"])
+    assert np.array_equal(probs, again) and np.array_equal(
+        history["loss"], history_again["loss"]
+    )
     assert not np.array_equal(probs, fit(data, parts, kind, aggr, seed=4)[0])
     assert probs.shape == (240, 3) and probs.dtype == np.float32
     np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
@@ -347,7 +414,10 @@ def test_the_probabilities_are_those_of_the_best_epoch(data, parts, kind, aggr):
 
 
 def test_training_stops_after_patience(data, parts):
-    epochs = [len(fit(data, parts, epochs=300, patience=patience)[1]["epoch"]) for patience in (1, 5, 20)]
+    epochs = [
+        len(fit(data, parts, epochs=300, patience=patience)[1]["epoch"])
+        for patience in (1, 5, 20)
+    ]
     assert epochs[0] <= epochs[1] <= epochs[2] < 300
     assert epochs[0] < epochs[2]
 
@@ -370,21 +440,29 @@ def test_labels_of_valid_choose_the_epoch_and_nothing_else(data, parts):
     first, other = fit(data, parts), fit(data, parts, y=y)
     assert np.array_equal(first[1]["loss"], other[1]["loss"])
     assert not np.array_equal(first[1]["held_out"], other[1]["held_out"])
-    assert np.array_equal(fit(data, parts, epochs=1)[0], fit(data, parts, y=y, epochs=1)[0])
+    assert np.array_equal(
+        fit(data, parts, epochs=1)[0], fit(data, parts, y=y, epochs=1)[0]
+    )
 
 
 def test_unlabelled_nodes_pass_on_their_features(data, parts):
     X = data.X.copy()
     X.loc[parts == "unlabelled", "a"] += 5
-    moved = gnn.fit(X, data.y, data.edge_index, parts, 3, "gcn", SMALL, epochs=15, progress=False)[0]
-    assert not np.array_equal(moved[parts == "test"], fit(data, parts)[0][parts == "test"])
+    moved = gnn.fit(
+        X, data.y, data.edge_index, parts, 3, "gcn", SMALL, epochs=15, progress=False
+    )[0]
+    assert not np.array_equal(
+        moved[parts == "test"], fit(data, parts)[0][parts == "test"]
+    )
 
 
 @pytest.mark.parametrize("kind", gnn.KINDS)
 def test_every_kind_learns_what_features_and_neighbours_tell(data, parts, kind):
     probs, _ = fit(data, parts, kind, epochs=60)
     held_out = np.isin(parts, ["calibration", "test"])
-    assert (probs.argmax(axis=1) == data.y)[held_out].mean() > 0.75  # each class is a third of the nodes
+    assert (probs.argmax(axis=1) == data.y)[
+        held_out
+    ].mean() > 0.75  # each class is a third of the nodes
 
 
 @pytest.fixture(scope="module")
@@ -398,8 +476,20 @@ def pokec(tmp_path_factory):
 def test_the_majority_is_beaten_on_simulated_pokec(pokec, kind):
     parts, parameters = split(pokec, 0), {"hidden_channels": 16}
     options = {"epochs": 60, "patience": 15, "progress": False}
-    probs, _ = gnn.fit(pokec.X, pokec.y, pokec.edge_index, parts, pokec.n_classes, kind, parameters, **options)
-    right, majority = probs.argmax(axis=1) == pokec.y, pokec.y == np.bincount(pokec.y[parts == "train"]).argmax()
+    probs, _ = gnn.fit(
+        pokec.X,
+        pokec.y,
+        pokec.edge_index,
+        parts,
+        pokec.n_classes,
+        kind,
+        parameters,
+        **options,
+    )
+    right, majority = (
+        probs.argmax(axis=1) == pokec.y,
+        pokec.y == np.bincount(pokec.y[parts == "train"]).argmax(),
+    )
     for held_out in (parts == "valid", np.isin(parts, ["calibration", "test"])):
         assert right[held_out].mean() > majority[held_out].mean() + 0.02
 
@@ -408,14 +498,36 @@ def test_the_majority_is_beaten_on_simulated_pokec(pokec, kind):
     ("kind", "parameters", "message"),
     [
         ("gin", {}, "kind: found 'gin'; wanted one of 'gcn', 'sage', 'gat'"),
-        ("sage", {"aggr": "max"}, "aggr: found 'max'; wanted one of 'mean', 'gcn', 'pool', 'lstm'"),
-        ("gat", {"hidden_channels": 10, "heads": 4}, "heads: found 4 for 10 channels; wanted a divisor"),
-        ("gcn", {"depth": 3}, "parameters: found 'depth'; wanted some of lr, hidden_channels"),
+        (
+            "sage",
+            {"aggr": "max"},
+            "aggr: found 'max'; wanted one of 'mean', 'gcn', 'pool', 'lstm'",
+        ),
+        (
+            "gat",
+            {"hidden_channels": 10, "heads": 4},
+            "heads: found 4 for 10 channels; wanted a divisor",
+        ),
+        (
+            "gcn",
+            {"depth": 3},
+            "parameters: found 'depth'; wanted some of lr, hidden_channels",
+        ),
     ],
 )
 def test_what_no_model_has_is_told(data, parts, kind, parameters, message):
     with pytest.raises(ValueError, match=message):
-        gnn.fit(data.X, data.y, data.edge_index, parts, 3, kind, parameters, epochs=1, progress=False)
+        gnn.fit(
+            data.X,
+            data.y,
+            data.edge_index,
+            parts,
+            3,
+            kind,
+            parameters,
+            epochs=1,
+            progress=False,
+        )
 
 
 def test_a_gpu_is_used_when_there_is_one_and_none_is_named(monkeypatch):
@@ -430,15 +542,17 @@ def test_nothing_of_torch_is_imported_before_a_graph_model_is_asked_for():
         import sys
         sys.modules["torch"] = sys.modules["torch_geometric"] = sys.modules["ray"] = None  # importing them would fail
         import cfhelpers, numpy as np
-        from cfhelpers import artifacts, graph_scores, models
+        from cfhelpers import _cache, graph_scores
+        from cfhelpers.study import models, presets, scoring
         from cfhelpers.datasets import credit_probabilities, load_dataset
         credit, (probs, parts) = load_dataset("credit"), credit_probabilities()
-        assert models.preset(credit)["max_depth"] == 4
+        assert presets.preset(credit)["max_depth"] == 4
         for score in ("tps", "aps", "raps"):
-            graph_scores.score_split(credit, probs, parts, score, seed=0)
-        graph_scores.tune_daps(probs[:9], credit.y[:9], np.array([[0, 1], [1, 2]]), np.arange(9))
+            scoring.score_split(credit, probs, parts, score, seed=0)
+        scoring.tune_daps(probs[:9], credit.y[:9], np.array([[0, 1], [1, 2]]), np.arange(9))
     """
     code = "\n".join(
-        line.strip() if "score_split" not in line else "    " + line.strip() for line in lines.splitlines()
+        line.strip() if "score_split" not in line else "    " + line.strip()
+        for line in lines.splitlines()
     )
     subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, check=True)

@@ -9,21 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import EDGES, NODES, neighbours, toy
 
-from cfhelpers import graph_scores, models, paths
+from cfhelpers import graph_scores, paths
 from cfhelpers.conformal import conformal_quantile, coverage, efficiency, prediction_sets
 from cfhelpers.datasets import load_dataset, resplit, split, tune_halves
-from cfhelpers.graph_scores import (
+from cfhelpers.graph_scores import cfgnn, daps, held_out_size
+from cfhelpers.scores import aps, raps, tps
+from cfhelpers.study import models
+from cfhelpers.study.scoring import (
     DIFFUSIONS,
     PENALTIES,
     SCORES,
-    cfgnn,
-    daps,
-    held_out_size,
     score_split,
     tune_daps,
     tune_raps,
 )
-from cfhelpers.scores import aps, raps, tps
 
 QUICK = {"epochs": 10, "warm_up": 3, "progress": False, "device": "cpu"}
 
@@ -69,7 +68,11 @@ def diffused(scores, edges, diffusion):
     near, result = neighbours(edges, len(scores)), np.empty(scores.shape)
     for v, others in enumerate(near):
         for y in range(scores.shape[1]):
-            mean = sum(float(scores[u, y]) for u in others) / len(others) if others else float(scores[v, y])
+            mean = (
+                sum(float(scores[u, y]) for u in others) / len(others)
+                if others
+                else float(scores[v, y])
+            )
             result[v, y] = (1 - diffusion) * float(scores[v, y]) + diffusion * mean
     return result
 
@@ -84,8 +87,13 @@ def diffused(scores, edges, diffusion):
 )
 def test_daps_is_the_double_loop_on_any_list_of_edges(n, size, diffusion, single, seed):
     rng = np.random.default_rng(seed)
-    scores, edges = rng.random((n, 3)).astype(np.float32 if single else float), rng.integers(0, n, (2, size))
-    np.testing.assert_allclose(daps(scores, edges, diffusion), diffused(scores, edges, diffusion), rtol=1e-6)
+    scores, edges = (
+        rng.random((n, 3)).astype(np.float32 if single else float),
+        rng.integers(0, n, (2, size)),
+    )
+    np.testing.assert_allclose(
+        daps(scores, edges, diffusion), diffused(scores, edges, diffusion), rtol=1e-6
+    )
 
 
 def test_daps_at_zero_is_the_score_and_at_one_the_neighbours_mean():
@@ -101,7 +109,12 @@ def test_daps_at_zero_is_the_score_and_at_one_the_neighbours_mean():
 def test_loops_repetitions_and_directions_change_nothing(diffusion):
     scores = np.random.default_rng(1).random((NODES, 4))
     loops, once = np.tile(np.arange(NODES), (2, 1)), daps(scores, EDGES, diffusion)
-    for edges in (np.c_[EDGES, loops, loops], np.c_[EDGES, EDGES], EDGES[::-1], np.c_[EDGES, EDGES[::-1]]):
+    for edges in (
+        np.c_[EDGES, loops, loops],
+        np.c_[EDGES, EDGES],
+        EDGES[::-1],
+        np.c_[EDGES, EDGES[::-1]],
+    ):
         assert np.array_equal(daps(scores, edges, diffusion), once)
 
 
@@ -109,19 +122,25 @@ def test_a_node_without_neighbours_keeps_its_score():
     scores = np.random.default_rng(2).random((NODES, 4))
     for diffusion in (0.5, 1.0):
         assert np.array_equal(daps(scores, EDGES, diffusion)[8], scores[8])
-        np.testing.assert_allclose(daps(scores, np.zeros((2, 0), int), diffusion), scores, rtol=1e-15)
+        np.testing.assert_allclose(
+            daps(scores, np.zeros((2, 0), int), diffusion), scores, rtol=1e-15
+        )
 
 
 @pytest.mark.parametrize("diffusion", [-0.1, 1.01, np.nan])
 def test_a_diffusion_outside_the_unit_interval_is_told(diffusion):
-    with pytest.raises(ValueError, match=r"diffusion: found .*; wanted a number in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"diffusion: found .*; wanted a number in \[0, 1\]"
+    ):
         daps(np.ones((NODES, 2)), EDGES, diffusion)
 
 
 def test_scores_and_edges_that_are_none_are_told():
     with pytest.raises(ValueError, match="scores: row 1, column 0 is NaN"):
         daps([[0.1], [np.nan]], [[0], [1]], 0.5)
-    with pytest.raises(ValueError, match="edge_index: found node 2; wanted nodes from 0 to 1"):
+    with pytest.raises(
+        ValueError, match="edge_index: found node 2; wanted nodes from 0 to 1"
+    ):
         daps([[0.1], [0.2]], [[0], [2]], 0.5)
 
 
@@ -129,12 +148,17 @@ def test_daps_on_the_real_pokec_graph_is_finite_for_every_candidate(shared):
     with np.load(shared / "data/pokec/pokec_n.npz") as arrays:
         edges, y = np.stack([arrays["row"], arrays["col"]]), arrays["label"]
     rng = np.random.default_rng(0)
-    scores, tune = aps(rng.dirichlet(np.ones(4), len(y)), rng.random(len(y))), np.flatnonzero(y >= 0)[::2]
+    scores, tune = (
+        aps(rng.dirichlet(np.ones(4), len(y)), rng.random(len(y))),
+        np.flatnonzero(y >= 0)[::2],
+    )
     for diffusion in DIFFUSIONS:
         found = daps(scores, edges, diffusion)
         assert np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1 + 1e-9
     values, chosen = tune_daps(scores, y, edges, tune)
-    assert values.shape == (66_569, 4) and np.array_equal(values, daps(scores, edges, **chosen))
+    assert values.shape == (66_569, 4) and np.array_equal(
+        values, daps(scores, edges, **chosen)
+    )
 
 
 # tuning
@@ -155,15 +179,25 @@ def test_the_held_out_size_is_counted_row_by_row(n, alpha):
     rng = np.random.default_rng(n)
     for kind in (np.float32, np.float64):
         scores, y = rng.random((n, 4)).astype(kind), rng.integers(0, 4, n)
-        assert held_out_size(scores, y, alpha) == pytest.approx(naive_size(scores, y, alpha), abs=1e-12)
+        assert held_out_size(scores, y, alpha) == pytest.approx(
+            naive_size(scores, y, alpha), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_daps_takes_the_candidate_with_the_smallest_sets_each_from_undiffused_scores(data, probs, seed):
+def test_daps_takes_the_candidate_with_the_smallest_sets_each_from_undiffused_scores(
+    data, probs, seed
+):
     rng = np.random.default_rng(seed)
-    scores, tune = aps(probs, rng.random(len(data))), rng.choice(np.flatnonzero(data.y >= 0), 80, replace=False)
+    scores, tune = (
+        aps(probs, rng.random(len(data))),
+        rng.choice(np.flatnonzero(data.y >= 0), 80, replace=False),
+    )
     candidates = DIFFUSIONS if seed else (0.7, 0.1, 0.4)
-    sizes = [naive_size(daps(scores, data.edge_index, d)[tune], data.y[tune], 0.1) for d in candidates]
+    sizes = [
+        naive_size(daps(scores, data.edge_index, d)[tune], data.y[tune], 0.1)
+        for d in candidates
+    ]
     values, chosen = tune_daps(scores, data.y, data.edge_index, tune, 0.1, candidates)
     assert chosen == {"diffusion": candidates[int(np.argmin(sizes))]}
     assert len(set(sizes)) > 1
@@ -181,7 +215,10 @@ def test_raps_takes_the_penalty_and_rank_with_the_smallest_sets(probs, data, see
     rows = rng.choice(np.flatnonzero(data.y >= 0), 90, replace=False)
     mixed, y, u = probs[rows], data.y[rows], rng.random(90)
     candidates = [(penalty, k) for k in (1, 2) for penalty in PENALTIES]
-    sizes = [naive_size(raps(mixed, u, penalty=penalty, k_reg=k), y, 0.1) for penalty, k in candidates]
+    sizes = [
+        naive_size(raps(mixed, u, penalty=penalty, k_reg=k), y, 0.1)
+        for penalty, k in candidates
+    ]
     best = candidates[int(np.argmin(sizes))]
     assert tune_raps(mixed, y, u, 0.1) == {"penalty": best[0], "k_reg": best[1]}
     assert len(set(sizes)) > 1
@@ -198,10 +235,15 @@ def test_labels_outside_the_tuning_rows_have_no_influence_on_daps(data, probs):
     scores, tune = aps(probs, np.full(len(data), 0.5)), np.flatnonzero(data.y >= 0)[:100]
     outside = np.setdiff1d(np.arange(len(data)), tune)
     values, chosen = tune_daps(scores, data.y, data.edge_index, tune)
-    other_values, other_chosen = tune_daps(scores, change_labels(data, outside), data.edge_index, tune)
+    other_values, other_chosen = tune_daps(
+        scores, change_labels(data, outside), data.edge_index, tune
+    )
     assert other_chosen == chosen and np.array_equal(other_values, values)
     # and those of the tuning rows do: with worthless labels some other δ is best
-    assert any(tune_daps(scores, np.roll(data.y, k), data.edge_index, tune)[1] != chosen for k in range(1, 6))
+    assert any(
+        tune_daps(scores, np.roll(data.y, k), data.edge_index, tune)[1] != chosen
+        for k in range(1, 6)
+    )
 
 
 # the size loss of CFGNN
@@ -218,16 +260,22 @@ def hard_loss(probs, y, alpha, target):
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.18, 0.3, 0.001])
-@pytest.mark.parametrize("n", [20, 41, 298])  # 298: (149 + 1)(1 − .18) is 123, not a float above it
+@pytest.mark.parametrize(
+    "n", [20, 41, 298]
+)  # 298: (149 + 1)(1 − .18) is 123, not a float above it
 @pytest.mark.parametrize("target", [0.0, 1.0, 1.5])
-def test_the_size_loss_tends_to_the_size_above_target_as_its_temperature_falls(alpha, n, target):
+def test_the_size_loss_tends_to_the_size_above_target_as_its_temperature_falls(
+    alpha, n, target
+):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(n)
     probs, y = rng.dirichlet(np.ones(4), n), rng.integers(0, 4, n)
     wanted = hard_loss(probs, y, alpha, target)
     errors = []
     for temperature in (0.1, 0.01, 1e-7):
-        found = graph_scores.size_loss(torch.tensor(probs), torch.tensor(y), alpha, temperature, target)
+        found = graph_scores.size_loss(
+            torch.tensor(probs), torch.tensor(y), alpha, temperature, target
+        )
         errors.append(abs(float(found) - wanted))
     # the one label that makes η lies in the first half, so no score of the second equals it
     assert errors[-1] < 1e-6
@@ -240,15 +288,21 @@ def test_the_size_loss_is_the_soft_size_at_any_temperature():
     probs, y = rng.dirichlet(np.ones(3), 30), rng.integers(0, 3, 30)
     scores = np.array([oracle.aps_row(row, 0.5) for row in probs.tolist()])
     threshold = oracle.quantile(scores[np.arange(15), y[:15]], 0.2)
-    sizes = [sum(1 / (1 + np.exp(-(threshold - s) / 0.3)) for s in row) for row in scores[15:]]
+    sizes = [
+        sum(1 / (1 + np.exp(-(threshold - s) / 0.3)) for s in row) for row in scores[15:]
+    ]
     found = graph_scores.size_loss(torch.tensor(probs), torch.tensor(y), 0.2, 0.3)
-    assert float(found) == pytest.approx(np.mean([max(size - 1, 0) for size in sizes]), rel=1e-9)
+    assert float(found) == pytest.approx(
+        np.mean([max(size - 1, 0) for size in sizes]), rel=1e-9
+    )
 
 
 def test_the_size_losss_gradient_is_that_of_finite_differences():
     torch = pytest.importorskip("torch")
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(24, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    logits = torch.randn(
+        24, 4, dtype=torch.float64, generator=generator, requires_grad=True
+    )
     y = torch.randint(0, 4, (24,), generator=generator)
 
     def loss(logits):
@@ -256,7 +310,9 @@ def test_the_size_losss_gradient_is_that_of_finite_differences():
 
     assert torch.autograd.gradcheck(loss, logits)
     loss(logits).backward()
-    assert logits.grad[:12].abs().max() > 0 and logits.grad[12:].abs().max() > 0  # through η as well
+    assert (
+        logits.grad[:12].abs().max() > 0 and logits.grad[12:].abs().max() > 0
+    )  # through η as well
 
 
 # CFGNN
@@ -269,10 +325,14 @@ def tune(data, parts):
 
 def adjust(data, probs, tune, y=None, **options):
     pytest.importorskip("torch_geometric")
-    return cfgnn(probs, data.y if y is None else y, data.edge_index, tune, **QUICK | options)
+    return cfgnn(
+        probs, data.y if y is None else y, data.edge_index, tune, **QUICK | options
+    )
 
 
-def test_labels_outside_the_tuning_rows_have_no_influence_on_cfgnn(tmp_path, monkeypatch, data, probs, tune):
+def test_labels_outside_the_tuning_rows_have_no_influence_on_cfgnn(
+    tmp_path, monkeypatch, data, probs, tune
+):
     outside = np.setdiff1d(np.arange(len(data)), tune)
     found = []
     for name, y in {
@@ -289,7 +349,9 @@ def test_labels_outside_the_tuning_rows_have_no_influence_on_cfgnn(tmp_path, mon
     assert how == found[1][1] == found[2][1]
 
 
-def test_cfgnn_gives_probabilities_and_leaves_the_streams_of_others_as_they_were(artifacts, data, probs, tune):
+def test_cfgnn_gives_probabilities_and_leaves_the_streams_of_others_as_they_were(
+    artifacts, data, probs, tune
+):
     torch = pytest.importorskip("torch")
     before = torch.get_rng_state()
     adjusted, chosen = adjust(data, probs, tune)
@@ -300,7 +362,9 @@ def test_cfgnn_gives_probabilities_and_leaves_the_streams_of_others_as_they_were
     assert QUICK["warm_up"] <= chosen["epoch"] < QUICK["epochs"]
 
 
-def test_cfgnn_computed_again_is_the_same_and_with_another_seed_is_not(tmp_path, monkeypatch, data, probs, tune):
+def test_cfgnn_computed_again_is_the_same_and_with_another_seed_is_not(
+    tmp_path, monkeypatch, data, probs, tune
+):
     found = []
     for name, seed in (("first", 1), ("again", 1), ("other", 2)):
         fresh(monkeypatch, tmp_path, name)
@@ -309,16 +373,25 @@ def test_cfgnn_computed_again_is_the_same_and_with_another_seed_is_not(tmp_path,
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"kind": "sage", "aggr": "pool"}, {"kind": "gat", "heads": 2, "layers": 1}, {"temperature": 1.0}]
+    "parameters",
+    [
+        {"kind": "sage", "aggr": "pool"},
+        {"kind": "gat", "heads": 2, "layers": 1},
+        {"temperature": 1.0},
+    ],
 )
-def test_cfgnn_has_the_layers_and_the_temperature_it_is_given(artifacts, data, probs, tune, parameters):
+def test_cfgnn_has_the_layers_and_the_temperature_it_is_given(
+    artifacts, data, probs, tune, parameters
+):
     plain, _ = adjust(data, probs, tune)
     found, _ = adjust(data, probs, tune, parameters=parameters)
     assert not np.array_equal(found, plain)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
 
-def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(artifacts, data, probs, tune, monkeypatch):
+def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(
+    artifacts, data, probs, tune, monkeypatch
+):
     gnn = pytest.importorskip("cfhelpers.gnn")
 
     def fake(probs, *_):
@@ -355,7 +428,10 @@ def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(artifacts, dat
     for what, change in changes.items():
         assert ask(**change) and not ask(**change), what
     assert not ask(y=change_labels(data, outside))
-    for place, name, value in ((graph_scores, "SIZE_WEIGHT", 2.0), (graph_scores, "TARGET", 1.5)):
+    for place, name, value in (
+        (graph_scores, "SIZE_WEIGHT", 2.0),
+        (graph_scores, "TARGET", 1.5),
+    ):
         monkeypatch.setattr(place, name, value)
         assert ask(), name
     monkeypatch.setitem(gnn.DEFAULTS, "aggr", "pool")
@@ -383,22 +459,35 @@ def test_cfgnn_warms_up_then_minimises_size_and_keeps_the_epoch_of_the_smallest_
     monkeypatch.setattr(graph_scores, "size_loss", loss)
     monkeypatch.setattr(graph_scores, "held_out_size", size)
     options = {"epochs": 14, "warm_up": 4, "patience": 99, "alpha": 0.2}
-    adjusted, chosen = adjust(data, probs, tune, parameters={"temperature": 0.3, "lr": 0.05}, **options)
+    adjusted, chosen = adjust(
+        data, probs, tune, parameters={"temperature": 0.3, "lr": 0.05}, **options
+    )
     assert losses == [(2 * len(tune) // 3, 0.2, 0.3)] * 10  # not in the first four epochs
     assert len(judged) == 10
-    assert chosen == {"epoch": 4 + int(np.argmin(judged)), "held_out_size": pytest.approx(min(judged))}
+    assert chosen == {
+        "epoch": 4 + int(np.argmin(judged)),
+        "held_out_size": pytest.approx(min(judged)),
+    }
     assert len(set(judged)) > 1
     # trained no further than to that epoch, it is the same
     options["epochs"] = chosen["epoch"] + 1
-    shorter, _ = adjust(data, probs, tune, parameters={"temperature": 0.3, "lr": 0.05}, **options)
+    shorter, _ = adjust(
+        data, probs, tune, parameters={"temperature": 0.3, "lr": 0.05}, **options
+    )
     assert np.array_equal(shorter, adjusted)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"parameters": {"depth": 3}}, "parameters: found 'depth'; wanted some of lr, hidden_channels"),
-        ({"parameters": {"kind": "gin"}}, "kind: found 'gin'; wanted one of 'gcn', 'sage', 'gat'"),
+        (
+            {"parameters": {"depth": 3}},
+            "parameters: found 'depth'; wanted some of lr, hidden_channels",
+        ),
+        (
+            {"parameters": {"kind": "gin"}},
+            "kind: found 'gin'; wanted one of 'gcn', 'sage', 'gat'",
+        ),
         ({"epochs": 3}, "epochs: found 3 with a warm-up of 3; wanted more"),
         ({"alpha": 1.5}, "alpha: found 1.5"),
     ],
@@ -408,13 +497,19 @@ def test_what_cfgnn_cannot_do_is_told(artifacts, data, probs, tune, options, mes
         adjust(data, probs, tune, **options)
 
 
-def test_probabilities_of_minus_one_are_no_probabilities(artifacts, data, parts, probs, tune):
+def test_probabilities_of_minus_one_are_no_probabilities(
+    artifacts, data, parts, probs, tune
+):
     """Erratum 9: unlabelled nodes have probabilities like all others."""
     wrong = np.where((data.y < 0)[:, None], -1, probs)
-    with pytest.raises(ValueError, match=r"probabilities: row .* is -1; none may be below 0"):
+    with pytest.raises(
+        ValueError, match=r"probabilities: row .* is -1; none may be below 0"
+    ):
         adjust(data, wrong, tune)
     for score in SCORES:
-        with pytest.raises(ValueError, match=r"probabilities: row .* is -1; none may be below 0"):
+        with pytest.raises(
+            ValueError, match=r"probabilities: row .* is -1; none may be below 0"
+        ):
             score_split(data, wrong, parts, score, 0)
 
 
@@ -428,7 +523,9 @@ def score(data, probs, parts, name, seed, **options):
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_the_rows_that_tune_calibrate_and_test_are_disjoint(artifacts, data, probs, parts, name, monkeypatch):
+def test_the_rows_that_tune_calibrate_and_test_are_disjoint(
+    artifacts, data, probs, parts, name, monkeypatch
+):
     seen, places = [], {"raps": "tune_raps", "daps": "tune_daps", "cfgnn": "cfgnn"}
     if name in places:
         real = getattr(graph_scores, places[name])
@@ -442,7 +539,9 @@ def test_the_rows_that_tune_calibrate_and_test_are_disjoint(artifacts, data, pro
     for seed in range(3):
         scored = score(data, probs, parts, name, seed)
         calibration, test = set(scored.calibration.tolist()), set(scored.test.tolist())
-        assert not calibration & test and test == set(np.flatnonzero(resplit(data, parts, seed) == "test").tolist())
+        assert not calibration & test and test == set(
+            np.flatnonzero(resplit(data, parts, seed) == "test").tolist()
+        )
         rest = pool - calibration - test
         if name in ("tps", "aps"):
             assert not rest
@@ -454,19 +553,27 @@ def test_the_rows_that_tune_calibrate_and_test_are_disjoint(artifacts, data, pro
         else:
             assert set(seen[-1][{"daps": 3, "cfgnn": 3}[name]].tolist()) == rest
         assert (len(rest) == 0) == (name in ("tps", "aps"))
-        assert not rest or abs(len(rest) - len(calibration)) <= 6  # halves of each cell of group and label
+        assert (
+            not rest or abs(len(rest) - len(calibration)) <= 6
+        )  # halves of each cell of group and label
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_a_split_is_drawn_by_its_seed(artifacts, tmp_path, monkeypatch, data, probs, parts, name):
+def test_a_split_is_drawn_by_its_seed(
+    artifacts, tmp_path, monkeypatch, data, probs, parts, name
+):
     first = score(data, probs, parts, name, 1)
     fresh(monkeypatch, tmp_path, "again")
     again, other = score(data, probs, parts, name, 1), score(data, probs, parts, name, 2)
     assert first.score == name and first.scores.shape == probs.shape
     assert np.array_equal(first.scores, again.scores) and first.chosen == again.chosen
-    assert np.array_equal(first.calibration, again.calibration) and np.array_equal(first.test, again.test)
+    assert np.array_equal(first.calibration, again.calibration) and np.array_equal(
+        first.test, again.test
+    )
     assert not np.array_equal(first.test, other.test)
-    assert np.array_equal(first.scores, other.scores) == (name == "tps")  # which has no u and nothing to choose
+    assert np.array_equal(first.scores, other.scores) == (
+        name == "tps"
+    )  # which has no u and nothing to choose
 
 
 def test_scores_are_those_of_the_settings_that_were_chosen(artifacts, data, probs, parts):
@@ -476,7 +583,9 @@ def test_scores_are_those_of_the_settings_that_were_chosen(artifacts, data, prob
     tuned = score(data, probs, parts, "raps", 7)
     assert np.array_equal(tuned.scores, raps(probs, u, **tuned.chosen))
     tuned = score(data, probs, parts, "daps", 7)
-    assert np.array_equal(tuned.scores, daps(aps(probs, u), data.edge_index, **tuned.chosen))
+    assert np.array_equal(
+        tuned.scores, daps(aps(probs, u), data.edge_index, **tuned.chosen)
+    )
     pytest.importorskip("torch_geometric")
     rows = np.flatnonzero(tune_halves(data, resplit(data, parts, 7), 7) == "tune")
     adjusted, chosen = adjust(data, probs, rows, seed=7)
@@ -485,12 +594,17 @@ def test_scores_are_those_of_the_settings_that_were_chosen(artifacts, data, prob
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_labels_of_calibration_and_test_rows_have_no_say_in_the_scores(tmp_path, monkeypatch, data, probs, parts, name):
+def test_labels_of_calibration_and_test_rows_have_no_say_in_the_scores(
+    tmp_path, monkeypatch, data, probs, parts, name
+):
     fresh(monkeypatch, tmp_path, "as they are")
     first = score(data, probs, parts, name, 3)
     reported = np.r_[first.calibration, first.test]
     # the split is stratified by label, so it is held fixed while labels change
-    divided = {"resplit": resplit(data, parts, 3), "tune_halves": tune_halves(data, resplit(data, parts, 3), 3)}
+    divided = {
+        "resplit": resplit(data, parts, 3),
+        "tune_halves": tune_halves(data, resplit(data, parts, 3), 3),
+    }
     for step, result in divided.items():
         monkeypatch.setattr(graph_scores, step, lambda *_, result=result: result)
     fresh(monkeypatch, tmp_path, "others")
@@ -511,8 +625,16 @@ def test_cfgnn_is_trained_anew_for_every_split(artifacts, data, probs, parts):
 @pytest.mark.parametrize(
     ("change", "name", "message"),
     [
-        ({}, "saps", "score: found 'saps'; wanted one of 'tps', 'aps', 'raps', 'daps', 'cfgnn'"),
-        ({"edge_index": None}, "daps", "score: found 'daps' for toy without edges; load the dataset with its graph"),
+        (
+            {},
+            "saps",
+            "score: found 'saps'; wanted one of 'tps', 'aps', 'raps', 'daps', 'cfgnn'",
+        ),
+        (
+            {"edge_index": None},
+            "daps",
+            "score: found 'daps' for toy without edges; load the dataset with its graph",
+        ),
         ({"edge_index": None}, "cfgnn", "score: found 'cfgnn' for toy without edges"),
     ],
 )
@@ -524,7 +646,9 @@ def test_a_score_that_cannot_be_had_is_told(data, probs, parts, change, name, me
 @pytest.mark.parametrize("name", SCORES)
 def test_probabilities_of_other_rows_or_labels_are_told(data, probs, parts, name):
     for wrong in (probs[:-1], np.c_[probs, np.zeros(len(probs))]):
-        with pytest.raises(ValueError, match=r"probabilities: found shape .*; toy wants \(600, 3\)"):
+        with pytest.raises(
+            ValueError, match=r"probabilities: found shape .*; toy wants \(600, 3\)"
+        ):
             score_split(data, wrong, parts, name, 0)
 
 
@@ -549,7 +673,9 @@ def assert_covers(coverages, n, m, alpha=0.1):
 
 def reported(data, scored, alpha=0.1):
     """Coverage and efficiency on the test rows."""
-    threshold = conformal_quantile(scored.scores[scored.calibration, data.y[scored.calibration]], alpha)
+    threshold = conformal_quantile(
+        scored.scores[scored.calibration, data.y[scored.calibration]], alpha
+    )
     sets = prediction_sets(scored.scores[scored.test], threshold)
     return coverage(sets, data.y[scored.test]), efficiency(sets)
 
@@ -563,9 +689,13 @@ def nodes():
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_covers_as_its_law_says_on_simulated_nodes(artifacts, nodes, name):
     data, parts, probs = nodes
-    splits = [score(data, probs, parts, name, seed) for seed in range(10 if name == "cfgnn" else 100)]
+    splits = [
+        score(data, probs, parts, name, seed)
+        for seed in range(10 if name == "cfgnn" else 100)
+    ]
     n, m = (
-        np.mean([len(rows) for rows in part]) for part in zip(*((s.calibration, s.test) for s in splits), strict=True)
+        np.mean([len(rows) for rows in part])
+        for part in zip(*((s.calibration, s.test) for s in splits), strict=True)
     )
     assert_covers([reported(data, scored)[0] for scored in splits], round(n), round(m))
 
@@ -593,12 +723,17 @@ def credit(tmp_path_factory):
         yield data, models.base_model(data, "xgboost", progress=False)
 
 
-def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_those_of_aps(credit):
+def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_those_of_aps(
+    credit,
+):
     data, base = credit
     found, options = {}, {"epochs": 90, "warm_up": 20, "progress": False}
     for name in SCORES:
         splits = range(2 if name == "cfgnn" else 10)
-        scored = [score_split(data, base.probs, base.parts, name, seed, **options) for seed in splits]
+        scored = [
+            score_split(data, base.probs, base.parts, name, seed, **options)
+            for seed in splits
+        ]
         found[name] = np.array([reported(data, one) for one in scored])
         assert_covers(found[name][:, 0], len(scored[0].calibration), len(scored[0].test))
     assert found["cfgnn"][:, 1].mean() <= found["aps"][:2, 1].mean()

@@ -14,7 +14,12 @@ import nbformat
 import pytest
 
 SECONDS = 240  # a machine may be busy
-QUIET = {"@jupyterlab/apputils-extension": ("notification", {"fetchNews": "false", "checkForUpdates": False})}
+QUIET = {
+    "@jupyterlab/apputils-extension": (
+        "notification",
+        {"fetchNews": "false", "checkForUpdates": False},
+    )
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +28,11 @@ def lab(root, tmp_path_factory):
     pytest.importorskip("jupyterlab")
     folder = tmp_path_factory.mktemp("lab")
     for name in ("notebooks", "results", "docs"):
-        shutil.copytree(root / name, folder / "copy" / name, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        shutil.copytree(
+            root / name,
+            folder / "copy" / name,
+            ignore=shutil.ignore_patterns(".*", "__pycache__"),
+        )
     for name, (part, setting) in QUIET.items():
         target = folder / "settings" / name / f"{part}.jupyterlab-settings"
         target.parent.mkdir(parents=True)
@@ -35,7 +44,10 @@ def lab(root, tmp_path_factory):
         "CFHELPERS_HOME": str(folder / "copy"),
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
     }
-    environment |= {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    environment |= {
+        f"JUPYTER_{kind}_DIR": str(folder / kind.lower())
+        for kind in ("CONFIG", "DATA", "RUNTIME")
+    }
     command = [
         sys.executable,
         "-m",
@@ -46,9 +58,15 @@ def lab(root, tmp_path_factory):
         "--ip=127.0.0.1",
         f"--port={port}",
     ]
-    command += ["--IdentityProvider.token=lab", "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]
+    command += [
+        "--IdentityProvider.token=lab",
+        "--ServerApp.port_retries=0",
+        "--LabApp.expose_app_in_browser=True",
+    ]
     with (folder / "log.txt").open("w") as log:
-        server = subprocess.Popen(command, cwd=folder / "copy", env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, cwd=folder / "copy", env=environment, stdout=log, stderr=log
+        )
     try:
         address = f"http://127.0.0.1:{port}"
         wait_for(f"{address}/api?token=lab", server, folder / "log.txt")
@@ -76,7 +94,9 @@ def open_notebook(chromium, address, name):
     page, refused, errors = browser.page_without_network(chromium, address, 1400)
     page.goto(f"{address}/lab/workspaces/{name[:2]}/tree/notebooks/{name}?token=lab")
     page.wait_for_selector(".jp-Notebook .jp-RenderedMarkdown h1")
-    page.wait_for_function("() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    page.wait_for_function(
+        "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+    )
     return page, refused, errors
 
 
@@ -104,14 +124,23 @@ def check_run(page, folder, stored):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
-    assert [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"] == []
+    assert [
+        output
+        for output in outputs
+        if output.output_type == "error" or output.get("name") == "stderr"
+    ] == []
     assert pictures(notebook) == pictures(nbformat.read(stored, as_version=4))
     return notebook
 
 
 def pictures(notebook):
     cells = enumerate(cell for cell in notebook.cells if cell.cell_type == "code")
-    return [number for number, cell in cells for output in cell.outputs if "image/png" in output.get("data", {})]
+    return [
+        number
+        for number, cell in cells
+        for output in cell.outputs
+        if "image/png" in output.get("data", {})
+    ]
 
 
 def test_the_first_notebook_runs_has_a_table_of_contents_and_leads_to_the_next(lab, root):
@@ -126,9 +155,15 @@ def test_the_first_notebook_runs_has_a_table_of_contents_and_leads_to_the_next(l
         contents.get_by_text("Before and after").wait_for()
         contents.get_by_text("The notebooks", exact=True).click()
         page.locator(".jp-RenderedImage img").first.wait_for(state="attached")
-        assert page.evaluate("[...document.querySelectorAll('.jp-RenderedImage img')].every(i => i.naturalWidth > 300)")
-        page.locator(".jp-RenderedMarkdown a", has_text="01 · Conformal prediction").first.click()
-        page.locator(".lm-TabBar-tabLabel", has_text="01_conformal_prediction.ipynb").wait_for()
+        assert page.evaluate(
+            "[...document.querySelectorAll('.jp-RenderedImage img')].every(i => i.naturalWidth > 300)"
+        )
+        page.locator(
+            ".jp-RenderedMarkdown a", has_text="01 · Conformal prediction"
+        ).first.click()
+        page.locator(
+            ".lm-TabBar-tabLabel", has_text="01_conformal_prediction.ipynb"
+        ).wait_for()
         assert errors == []
 
 
@@ -139,8 +174,15 @@ def test_the_slider_of_04_moves_and_draws_another_picture(lab, root):
         page, _, errors = open_notebook(chromium, address, name)
         run_all(page)
         notebook = check_run(page, folder / "notebooks" / name, root / "notebooks" / name)
-        (place,) = (number for number, cell in enumerate(notebook.cells) if "FloatSlider(" in cell.source)
-        page.evaluate("place => jupyterapp.shell.currentWidget.content.scrollToItem(place, 'center')", place)
+        (place,) = (
+            number
+            for number, cell in enumerate(notebook.cells)
+            if "FloatSlider(" in cell.source
+        )
+        page.evaluate(
+            "place => jupyterapp.shell.currentWidget.content.scrollToItem(place, 'center')",
+            place,
+        )
         handle = page.locator(".widget-slider .noUi-handle").first
         handle.wait_for()
         readout, picture = (
@@ -152,8 +194,19 @@ def test_the_slider_of_04_moves_and_draws_another_picture(lab, root):
         handle.focus()
         for _ in range(8):
             page.keyboard.press("ArrowRight")
-        page.wait_for_function("src => document.querySelector('.widget-interact img')?.src !== src", arg=before[1])
+        page.wait_for_function(
+            "src => document.querySelector('.widget-interact img')?.src !== src",
+            arg=before[1],
+        )
         assert float(readout.inner_text()) > float(before[0])
-        assert page.locator(".widget-interact .jp-OutputArea-output[data-mime-type*=error]").count() == 0
-        assert page.evaluate("document.querySelector('.widget-interact img').naturalWidth") > 300
+        assert (
+            page.locator(
+                ".widget-interact .jp-OutputArea-output[data-mime-type*=error]"
+            ).count()
+            == 0
+        )
+        assert (
+            page.evaluate("document.querySelector('.widget-interact img').naturalWidth")
+            > 300
+        )
         assert errors == []

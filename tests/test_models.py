@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from toy import toy
 
-from cfhelpers import models, paths, tuning
+from cfhelpers import paths
 from cfhelpers.conformal import conformal_quantile, efficiency, prediction_sets
 from cfhelpers.datasets import load_dataset, split
-from cfhelpers.graph_scores import score_split
+from cfhelpers.study import models, presets, tuning
+from cfhelpers.study.scoring import score_split
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -55,7 +56,9 @@ def train(data, parts, model="xgboost", parameters=FAST, **options):
 
 def test_the_papers_presets_are_those_of_the_reference_text(shared, credit):
     text = (shared / "REPRODUCTION.md").read_text(encoding="utf-8")
-    table = text.split("Tuned XGBoost parameters stored by the authors")[1].split("\n\n")[1]
+    table = text.split("Tuned XGBoost parameters stored by the authors")[1].split("\n\n")[
+        1
+    ]
     printed = {}
     for line in table.splitlines()[2:]:
         name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
@@ -63,26 +66,45 @@ def test_the_papers_presets_are_those_of_the_reference_text(shared, credit):
     assert list(printed) == ["Credit", "ACSIncome", "ACSEducation"]
     # the table's columns in the order of models.NAMES
     assert models.NAMES[:4] == ("learning_rate", "n_estimators", "max_depth", "gamma")
-    assert models.NAMES[4:] == ("colsample_bytree", "colsample_bylevel", "colsample_bynode", "subsample")
-    found = models.XGBOOST["paper"]
+    assert models.NAMES[4:] == (
+        "colsample_bytree",
+        "colsample_bylevel",
+        "colsample_bynode",
+        "subsample",
+    )
+    found = presets.XGBOOST["paper"]
     assert {name: list(values) for name, values in found.items()} == {
         ours: printed[theirs]
-        for ours, theirs in {"credit": "Credit", "acs_income": "ACSIncome", "acs_education": "ACSEducation"}.items()
+        for ours, theirs in {
+            "credit": "Credit",
+            "acs_income": "ACSIncome",
+            "acs_education": "ACSEducation",
+        }.items()
     }
-    assert models.preset(credit, "xgboost", "paper")["n_estimators"] == 392
+    assert presets.preset(credit, "xgboost", "paper")["n_estimators"] == 392
 
 
 def test_both_profiles_have_a_preset_for_every_table():
-    assert set(models.XGBOOST["quick"]) == set(models.XGBOOST["paper"]) == {"credit", "acs_income", "acs_education"}
+    assert (
+        set(presets.XGBOOST["quick"])
+        == set(presets.XGBOOST["paper"])
+        == {"credit", "acs_income", "acs_education"}
+    )
 
 
-def test_a_graph_models_preset_is_what_tuning_stored_for_this_dataset_and_source(data, tmp_path, monkeypatch):
+def test_a_graph_models_preset_is_what_tuning_stored_for_this_dataset_and_source(
+    data, tmp_path, monkeypatch
+):
     monkeypatch.setattr(tuning, "SETTINGS", tmp_path / "settings.yaml")
-    assert models.preset(data, "gcn") == {}
-    tuning.save_best("quick", data, "gcn", {"parameters": {"lr": 0.03, "layers": 1}})
-    assert models.preset(data, "gcn") == {"lr": 0.03, "layers": 1}
-    others = [(replace(data, source="local"), "gcn", "quick"), (data, "sage", "quick"), (data, "gcn", "paper")]
-    assert [models.preset(*other) for other in others] == [{}, {}, {}]
+    assert presets.preset(data, "gcn") == {}
+    presets.save_best("quick", data, "gcn", {"parameters": {"lr": 0.03, "layers": 1}})
+    assert presets.preset(data, "gcn") == {"lr": 0.03, "layers": 1}
+    others = [
+        (replace(data, source="local"), "gcn", "quick"),
+        (data, "sage", "quick"),
+        (data, "gcn", "paper"),
+    ]
+    assert [presets.preset(*other) for other in others] == [{}, {}, {}]
 
 
 # real Credit
@@ -94,11 +116,15 @@ def test_credit_is_as_accurate_as_it_should_be(fitted):
 
 
 @pytest.mark.parametrize(("score", "published"), [("tps", 2.268), ("aps", 2.328)])
-def test_base_efficiency_on_credit_is_the_authors_within_two_per_cent(credit, fitted, score, published):
+def test_base_efficiency_on_credit_is_the_authors_within_two_per_cent(
+    credit, fitted, score, published
+):
     sizes = []
     for seed in range(10):
         scored = score_split(credit, fitted.probs, fitted.parts, score, seed)
-        threshold = conformal_quantile(scored.scores[scored.calibration, credit.y[scored.calibration]], 0.1)
+        threshold = conformal_quantile(
+            scored.scores[scored.calibration, credit.y[scored.calibration]], 0.1
+        )
         sizes.append(efficiency(prediction_sets(scored.scores[scored.test], threshold)))
     assert np.mean(sizes) == pytest.approx(published, rel=0.02)
 
@@ -109,7 +135,9 @@ def test_probabilities_are_float32_rows_that_sum_to_one(credit, fitted):
     np.testing.assert_allclose(fitted.probs.sum(axis=1, dtype=np.float64), 1, atol=1e-5)
     right = fitted.probs.argmax(axis=1) == credit.y
     for part, accuracy in fitted.accuracy.items():
-        assert accuracy == np.mean([r for r, p in zip(right, fitted.parts, strict=True) if p == part])
+        assert accuracy == np.mean(
+            [r for r, p in zip(right, fitted.parts, strict=True) if p == part]
+        )
 
 
 def test_training_on_credit_stops_before_the_last_tree_and_keeps_the_best(credit, fitted):
@@ -117,27 +145,43 @@ def test_training_on_credit_stops_before_the_last_tree_and_keeps_the_best(credit
     best = int(fitted.history["loss"].argmin())
     assert trained < trees
     assert trained == best + models.PATIENCE + 1
-    assert fitted.history["held_out"][best] == pytest.approx(fitted.accuracy["valid"], abs=1e-6)
+    assert fitted.history["held_out"][best] == pytest.approx(
+        fitted.accuracy["valid"], abs=1e-6
+    )
 
 
 def test_the_quick_preset_of_credit_is_as_good_as_the_papers(credit, fitted):
-    quick, paper = (models.preset(credit, "xgboost", profile) for profile in ("quick", "paper"))
+    quick, paper = (
+        presets.preset(credit, "xgboost", profile) for profile in ("quick", "paper")
+    )
     if quick == paper:
         return  # nothing can be closer
     probs, _ = models.train(credit, fitted.parts, "xgboost", paper)
     valid = fitted.parts == "valid"
-    assert fitted.accuracy["valid"] >= (probs.argmax(axis=1) == credit.y)[valid].mean() - 0.005
+    assert (
+        fitted.accuracy["valid"]
+        >= (probs.argmax(axis=1) == credit.y)[valid].mean() - 0.005
+    )
 
 
 @pytest.mark.parametrize("name", ["acs_income", "acs_education"])
 @pytest.mark.filterwarnings("ignore:too few rows")
-def test_the_quick_presets_of_acs_are_as_good_as_the_papers_on_simulated_people(home, name):
+def test_the_quick_presets_of_acs_are_as_good_as_the_papers_on_simulated_people(
+    home, name
+):
     people = load_dataset(name, n=6000)
     found = {"quick": [], "paper": []}
-    for seed in (0, 1) if name == "acs_income" else (0,):  # for education the quick one is better by far
+    for seed in (
+        (0, 1) if name == "acs_income" else (0,)
+    ):  # for education the quick one is better by far
         parts = split(people, seed)
         for profile, accuracies in found.items():
-            probs, _ = train(people, parts, parameters=models.preset(people, "xgboost", profile), seed=seed)
+            probs, _ = train(
+                people,
+                parts,
+                parameters=presets.preset(people, "xgboost", profile),
+                seed=seed,
+            )
             accuracies.append((probs.argmax(axis=1) == people.y)[parts == "valid"].mean())
     assert np.mean(found["quick"]) >= np.mean(found["paper"]) - 0.005
     assert np.mean(found["quick"]) > np.bincount(people.y).max() / len(people) + 0.05
@@ -160,22 +204,34 @@ def test_credit_computed_again_is_the_same_bit_for_bit(credit, fitted):
 def test_the_seed_splits_the_rows_unless_parts_are_given(artifacts, data, parts):
     by_seed = models.base_model(data, "xgboost", parameters=FAST, seed=5, progress=False)
     assert np.array_equal(by_seed.parts, split(data, 5)) and by_seed.seed == 5
-    given = models.base_model(data, "xgboost", parameters=FAST, seed=5, parts=parts, progress=False)
+    given = models.base_model(
+        data, "xgboost", parameters=FAST, seed=5, parts=parts, progress=False
+    )
     assert np.array_equal(given.parts, parts)
 
 
 def test_a_learning_rate_too_large_stops_at_once(data, parts):
-    _, history = train(data, parts, parameters={"learning_rate": 1.0, "max_depth": 8, "n_estimators": 300})
+    _, history = train(
+        data,
+        parts,
+        parameters={"learning_rate": 1.0, "max_depth": 8, "n_estimators": 300},
+    )
     assert len(history["loss"]) == np.argmin(history["loss"]) + models.PATIENCE + 1 < 100
 
 
 def test_too_few_trees_to_stop_are_all_grown(data, parts):
-    probs, history = train(data, parts, parameters={"learning_rate": 0.01, "n_estimators": 7})
+    probs, history = train(
+        data, parts, parameters={"learning_rate": 0.01, "n_estimators": 7}
+    )
     assert len(history["loss"]) == 7
     # the loss is that of the probabilities on the validation rows
     rows = np.flatnonzero(parts == "valid")
-    assert history["loss"][-1] == pytest.approx(-np.log(probs[rows, data.y[rows]]).mean(), rel=1e-4)
-    assert history["held_out"][-1] == pytest.approx((probs.argmax(axis=1) == data.y)[rows].mean())
+    assert history["loss"][-1] == pytest.approx(
+        -np.log(probs[rows, data.y[rows]]).mean(), rel=1e-4
+    )
+    assert history["held_out"][-1] == pytest.approx(
+        (probs.argmax(axis=1) == data.y)[rows].mean()
+    )
 
 
 # who has a say
@@ -193,7 +249,9 @@ def test_labels_of_calibration_and_test_rows_have_no_influence(data, parts, mode
     if model != "xgboost":
         pytest.importorskip("torch_geometric")
     probs, history = train(data, parts, model, parameters)
-    other, other_history = train(relabel(data, np.isin(parts, ["calibration", "test"])), parts, model, parameters)
+    other, other_history = train(
+        relabel(data, np.isin(parts, ["calibration", "test"])), parts, model, parameters
+    )
     assert np.array_equal(probs, other)
     assert np.array_equal(history["held_out"], other_history["held_out"])
     changed, _ = train(relabel(data, parts == "train"), parts, model, parameters)
@@ -203,27 +261,39 @@ def test_labels_of_calibration_and_test_rows_have_no_influence(data, parts, mode
 def test_validation_rows_choose_the_number_of_trees_and_nothing_else(data, parts):
     other = relabel(data, parts == "valid")
     one = FAST | {"n_estimators": 1}
-    assert np.array_equal(train(data, parts, parameters=one)[0], train(other, parts, parameters=one)[0])
-    histories = [train(which, parts, parameters=FAST)[1]["loss"] for which in (data, other)]
+    assert np.array_equal(
+        train(data, parts, parameters=one)[0], train(other, parts, parameters=one)[0]
+    )
+    histories = [
+        train(which, parts, parameters=FAST)[1]["loss"] for which in (data, other)
+    ]
     assert not np.array_equal(*histories)
 
 
-def test_features_of_rows_outside_train_and_valid_change_their_own_probabilities_alone(data, parts):
+def test_features_of_rows_outside_train_and_valid_change_their_own_probabilities_alone(
+    data, parts
+):
     test = parts == "test"
     X = data.X.copy()
     X.loc[test, "a"] += 10
     probs, moved = train(data, parts)[0], train(replace(data, X=X), parts)[0]
-    assert np.array_equal(probs[~test], moved[~test]) and not np.array_equal(probs[test], moved[test])
+    assert np.array_equal(probs[~test], moved[~test]) and not np.array_equal(
+        probs[test], moved[test]
+    )
 
 
 def test_xgboost_does_not_look_at_the_graph(data, parts):
-    assert np.array_equal(train(data, parts)[0], train(replace(data, edge_index=None), parts)[0])
+    assert np.array_equal(
+        train(data, parts)[0], train(replace(data, edge_index=None), parts)[0]
+    )
 
 
 # the cache
 
 
-def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(artifacts, data, parts, monkeypatch):
+def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(
+    artifacts, data, parts, monkeypatch
+):
     calls, real = [], models.train
 
     def counted(*arguments, **options):
@@ -238,7 +308,12 @@ def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(artifa
         """The model, and whether it was computed."""
         before = len(calls)
         found = models.base_model(
-            data, "xgboost", parts=parts, parameters=parameters, progress=False, **{"device": "cpu"} | options
+            data,
+            "xgboost",
+            parts=parts,
+            parameters=parameters,
+            progress=False,
+            **{"device": "cpu"} | options,
         )
         return found, len(calls) > before
 
@@ -272,13 +347,17 @@ def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(artifa
     assert ask()[1], "library"
     monkeypatch.setattr(models, "PATIENCE", 5)
     assert ask()[1], "patience"
-    monkeypatch.setattr(models, "train", lambda *_, **__: real(data, parts, "xgboost", FAST))  # no GPU is needed
+    monkeypatch.setattr(
+        models, "train", lambda *_, **__: real(data, parts, "xgboost", FAST)
+    )  # no GPU is needed
     before = len(list(artifacts.iterdir()))
     ask(device="cuda"), ask(device="cuda:1")
     assert len(list(artifacts.iterdir())) == before + 1, "device"
 
 
-def test_a_graph_models_key_has_its_edges_and_its_defaults(artifacts, data, parts, monkeypatch):
+def test_a_graph_models_key_has_its_edges_and_its_defaults(
+    artifacts, data, parts, monkeypatch
+):
     gnn = pytest.importorskip("cfhelpers.gnn")
     calls = []
 
@@ -289,7 +368,9 @@ def test_a_graph_models_key_has_its_edges_and_its_defaults(artifacts, data, part
     monkeypatch.setattr(models, "train", fake)
 
     def ask(data=data, **options):
-        models.base_model(data, "gcn", parts=parts, **{"parameters": {}, "progress": False} | options)
+        models.base_model(
+            data, "gcn", parts=parts, **{"parameters": {}, "progress": False} | options
+        )
         return len(calls)
 
     assert ask() == ask() == 1
@@ -328,7 +409,9 @@ def test_without_a_name_a_graph_is_given_the_model_with_the_best_validation_accu
 
     monkeypatch.setattr(models, "train", fake)
     monkeypatch.setattr(
-        tuning, "load_settings", lambda profile: {("toy", "simulated", "gat"): {"parameters": {"lr": 1}}}
+        tuning,
+        "load_settings",
+        lambda profile: {("toy", "simulated", "gat"): {"parameters": {"lr": 1}}},
     )
     assert models.base_model(data, parts=parts, progress=False).model == "sage"
     assert seen == {"gcn": {}, "sage": {}, "gat": {"lr": 1}}
@@ -339,12 +422,22 @@ def test_without_a_name_a_graph_is_given_the_model_with_the_best_validation_accu
 def test_a_graph_model_is_trained_stored_and_described(artifacts, data, parts):
     pytest.importorskip("torch_geometric")
     parameters = {"hidden_channels": 8, "layers": 1}
-    found = models.base_model(data, "gcn", parts=parts, parameters=parameters, progress=False)
-    again = models.base_model(data, "gcn", parts=parts, parameters=parameters, progress=False)
-    assert np.array_equal(found.probs, again.probs) and len(list(artifacts.iterdir())) == 1
-    assert found.accuracy["valid"] == pytest.approx(found.history["held_out"].max(), abs=1e-6)
+    found = models.base_model(
+        data, "gcn", parts=parts, parameters=parameters, progress=False
+    )
+    again = models.base_model(
+        data, "gcn", parts=parts, parameters=parameters, progress=False
+    )
+    assert (
+        np.array_equal(found.probs, again.probs) and len(list(artifacts.iterdir())) == 1
+    )
+    assert found.accuracy["valid"] == pytest.approx(
+        found.history["held_out"].max(), abs=1e-6
+    )
     assert found.seconds >= found.history["seconds"].max() > 0
-    assert "toy" not in repr(found) and "gcn" in repr(found) and "probs" not in repr(found)
+    assert (
+        "toy" not in repr(found) and "gcn" in repr(found) and "probs" not in repr(found)
+    )
 
 
 # what is told
@@ -353,11 +446,23 @@ def test_a_graph_model_is_trained_stored_and_described(artifacts, data, parts):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "svm"}, "model: found 'svm'; wanted one of 'xgboost', 'gcn', 'sage', 'gat'"),
+        (
+            {"model": "svm"},
+            "model: found 'svm'; wanted one of 'xgboost', 'gcn', 'sage', 'gat'",
+        ),
         ({"profile": "slow"}, "profile: found 'slow'; wanted one of 'quick', 'paper'"),
-        ({"model": "xgboost"}, "dataset: found 'toy'; wanted one of 'credit', 'acs_income', 'acs_education'"),
-        ({"model": "xgboost", "parameters": {"trees": 3}}, "parameters: found 'trees'; wanted some of learning_rate"),
-        ({"model": "gcn", "parameters": {"trees": 3}}, "parameters: found 'trees'; wanted some of lr"),
+        (
+            {"model": "xgboost"},
+            "dataset: found 'toy'; wanted one of 'credit', 'acs_income', 'acs_education'",
+        ),
+        (
+            {"model": "xgboost", "parameters": {"trees": 3}},
+            "parameters: found 'trees'; wanted some of learning_rate",
+        ),
+        (
+            {"model": "gcn", "parameters": {"trees": 3}},
+            "parameters: found 'trees'; wanted some of lr",
+        ),
     ],
     ids=str,
 )
@@ -372,7 +477,8 @@ def test_what_there_is_not_is_told(artifacts, data, options, message):
 def test_a_graph_model_for_data_without_edges_is_told(artifacts, data, model):
     pytest.importorskip("torch_geometric")
     with pytest.raises(
-        ValueError, match=r"model: found 'g[ca].' for toy without edges; wanted 'xgboost', or its graph"
+        ValueError,
+        match=r"model: found 'g[ca].' for toy without edges; wanted 'xgboost', or its graph",
     ):
         models.base_model(replace(data, edge_index=None), model, progress=False)
 
@@ -388,11 +494,16 @@ def test_parts_that_cannot_be_trained_on_are_told(data, parts, model):
     for message, wrong in cases.items():
         with pytest.raises(ValueError, match=f"parts: found .*{message}"):
             train(data, wrong, model, {})
-    assert np.array_equal(train(data, parts.tolist(), model, {})[0], train(data, parts, model, {})[0])
+    assert np.array_equal(
+        train(data, parts.tolist(), model, {})[0], train(data, parts, model, {})[0]
+    )
 
 
 def test_a_label_without_training_rows_is_told(data, parts):
-    with pytest.raises(ValueError, match=r"parts: found labels \[0, 2\] in the 'train' rows; wanted \[0, 1, 2\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"parts: found labels \[0, 2\] in the 'train' rows; wanted \[0, 1, 2\]",
+    ):
         train(data, np.where((parts == "train") & (data.y == 1), "test", parts))
     unlabelled = replace(data, y=np.where(np.arange(400) < 50, -1, data.y))
     with pytest.raises(ValueError, match=r"found labels \[-1, 0, 1, 2\]"):
@@ -411,8 +522,12 @@ def test_a_label_without_training_rows_is_told(data, parts):
         (None, True, "cpu"),
     ],
 )
-@pytest.mark.skipif(os.name == "nt", reason="the stand-in for nvidia-smi is a shell script")
-def test_xgboost_uses_a_gpu_that_is_there_and_that_it_can_use(tmp_path, monkeypatch, prints, cuda, device):
+@pytest.mark.skipif(
+    os.name == "nt", reason="the stand-in for nvidia-smi is a shell script"
+)
+def test_xgboost_uses_a_gpu_that_is_there_and_that_it_can_use(
+    tmp_path, monkeypatch, prints, cuda, device
+):
     if prints:
         tool = tmp_path / "nvidia-smi"
         tool.write_text(f'#!/bin/sh\n[ "$1" = -L ] && echo "{prints}"\n')

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from cfhelpers import FairConformalClassifier
 from cfhelpers.conformal import conformal_quantile, coverage, prediction_sets
 from cfhelpers.control import find_threshold
-from cfhelpers.datasets.simulated import two_groups
+from cfhelpers.datasets.populations import two_groups
 from cfhelpers.fairness import FairnessMetric
 from cfhelpers.scores import aps, raps, tps
 
@@ -37,7 +37,11 @@ def data():
     X = centres[y] + rng.normal(0, 1, (n, 2)) * np.where(groups == "a", 1, 1.4)[:, None]
     frame = pd.DataFrame(X, columns=["height", "weight"])
     parts = {}
-    for name, rows in (("train", slice(0, 2000)), ("calibration", slice(2000, 4000)), ("test", slice(4000, n))):
+    for name, rows in (
+        ("train", slice(0, 2000)),
+        ("calibration", slice(2000, 4000)),
+        ("test", slice(4000, n)),
+    ):
         parts[name] = (frame[rows], y[rows], groups[rows])
     return parts
 
@@ -98,7 +102,9 @@ def test_fit_leaves_the_estimator_as_it_was(data, model):
 
 
 def test_a_frozen_estimator_is_taken_as_it_is(data, model, fair):
-    frozen = FairConformalClassifier(FrozenEstimator(model), **LOOSE).fit(*data["calibration"])
+    frozen = FairConformalClassifier(FrozenEstimator(model), **LOOSE).fit(
+        *data["calibration"]
+    )
     np.testing.assert_array_equal(frozen.threshold_, fair.threshold_)
 
 
@@ -134,13 +140,24 @@ def test_wraps_any_estimator_with_predict_proba(data, kind):
 
 def test_it_is_the_search_on_the_scores_of_the_estimator(data, model):
     X, y, groups = data["calibration"]
-    search = {"alpha": 0.2, "classwise": True, "guarantee": "fixed-sequence", "delta": 0.3, "positive_labels": [0, 2]}
-    fair = FairConformalClassifier(model, "tps", "demographic_parity", 0.25, **search).fit(X, y, groups)
-    result = find_threshold(tps(model.predict_proba(X)), y, groups, "demographic_parity", 0.25, **search)
+    search = {
+        "alpha": 0.2,
+        "classwise": True,
+        "guarantee": "fixed-sequence",
+        "delta": 0.3,
+        "positive_labels": [0, 2],
+    }
+    fair = FairConformalClassifier(
+        model, "tps", "demographic_parity", 0.25, **search
+    ).fit(X, y, groups)
+    result = find_threshold(
+        tps(model.predict_proba(X)), y, groups, "demographic_parity", 0.25, **search
+    )
     np.testing.assert_array_equal(fair.threshold_, result.threshold)
     new = data["test"][0]
     np.testing.assert_array_equal(
-        fair.predict_set(new), prediction_sets(tps(model.predict_proba(new)), result.threshold)
+        fair.predict_set(new),
+        prediction_sets(tps(model.predict_proba(new)), result.threshold),
     )
 
 
@@ -149,7 +166,9 @@ def test_probabilities_may_stand_in_for_the_estimator(data, model, fair):
     direct = FairConformalClassifier(**LOOSE).fit(model.predict_proba(X), y, groups)
     np.testing.assert_array_equal(direct.threshold_, fair.threshold_)
     new = data["test"][0]
-    np.testing.assert_array_equal(direct.predict_set(model.predict_proba(new)), fair.predict_set(new))
+    np.testing.assert_array_equal(
+        direct.predict_set(model.predict_proba(new)), fair.predict_set(new)
+    )
 
 
 def test_probabilities_may_be_a_frame_with_label_names(data, model):
@@ -167,12 +186,16 @@ def test_string_labels_follow_the_classes_of_the_estimator(data):
     X, y, _ = data["train"]
     estimator = LogisticRegression().fit(X, names[y])
     X, y, groups = data["calibration"]
-    fair = FairConformalClassifier(estimator, "tps", positive_labels=["low", "middle"], **LOOSE)
+    fair = FairConformalClassifier(
+        estimator, "tps", positive_labels=["low", "middle"], **LOOSE
+    )
     fair.fit(X, names[y], groups)
     assert fair.classes_.tolist() == ["high", "low", "middle"]
     codes = np.searchsorted(fair.classes_, names[y])
     search = {"classwise": True, "positive_labels": [1, 2], "guarantee": "fixed-sequence"}
-    result = find_threshold(tps(estimator.predict_proba(X)), codes, groups, "equal_opportunity", 0.3, **search)
+    result = find_threshold(
+        tps(estimator.predict_proba(X)), codes, groups, "equal_opportunity", 0.3, **search
+    )
     np.testing.assert_array_equal(fair.threshold_, result.threshold)
     assert set(fair.predict(X)) <= set(names)
     X, y, _ = data["test"]
@@ -186,7 +209,9 @@ def test_pandas_in_is_the_same_as_arrays_in(data):
     arrays = FairConformalClassifier(estimator, **LOOSE).fit(X.to_numpy(), y, groups)
     frames = FairConformalClassifier(estimator, **LOOSE)
     shuffled = pd.RangeIndex(5000, 5000 + len(y))
-    frames.fit(X.to_numpy(), pd.Series(y, index=shuffled), pd.Series(groups, index=shuffled))
+    frames.fit(
+        X.to_numpy(), pd.Series(y, index=shuffled), pd.Series(groups, index=shuffled)
+    )
     np.testing.assert_array_equal(frames.threshold_, arrays.threshold_)
 
 
@@ -194,7 +219,9 @@ def test_groups_may_have_several_columns(data, model):
     X, y, groups = data["calibration"]
     frame = pd.DataFrame({"first": groups, "second": np.arange(len(y)) % 2})
     several = FairConformalClassifier(model, **LOOSE).fit(X, y, frame)
-    joined = FairConformalClassifier(model, **LOOSE).fit(X, y, frame["first"] + frame["second"].astype(str))
+    joined = FairConformalClassifier(model, **LOOSE).fit(
+        X, y, frame["first"] + frame["second"].astype(str)
+    )
     np.testing.assert_array_equal(several.threshold_, joined.threshold_)
 
 
@@ -210,7 +237,9 @@ def test_is_the_last_step_of_a_pipeline(data):
     sets = pipe[-1].predict_set(pipe[:-1].transform(new))
     assert coverage(sets, truth) > 0.87
     assert (pipe.predict(new) == truth).mean() > 0.6
-    np.testing.assert_array_equal(clone(pipe).fit(X, y, fair__groups=groups)[-1].threshold_, pipe[-1].threshold_)
+    np.testing.assert_array_equal(
+        clone(pipe).fit(X, y, fair__groups=groups)[-1].threshold_, pipe[-1].threshold_
+    )
 
 
 def test_groups_reach_it_by_metadata_routing(data):
@@ -218,10 +247,14 @@ def test_groups_reach_it_by_metadata_routing(data):
     scale = StandardScaler().fit(X)
     estimator = LogisticRegression().fit(scale.transform(X), y)
     X, y, groups = data["calibration"]
-    wanted = FairConformalClassifier(estimator, **LOOSE).fit(scale.transform(X), y, groups)
+    wanted = FairConformalClassifier(estimator, **LOOSE).fit(
+        scale.transform(X), y, groups
+    )
     with sklearn.config_context(enable_metadata_routing=True):
         fair = FairConformalClassifier(estimator, **LOOSE).set_fit_request(groups=True)
-        pipe = Pipeline([("scale", FrozenEstimator(scale)), ("fair", fair)]).fit(X, y, groups=groups)
+        pipe = Pipeline([("scale", FrozenEstimator(scale)), ("fair", fair)]).fit(
+            X, y, groups=groups
+        )
     np.testing.assert_array_equal(pipe[-1].threshold_, wanted.threshold_)
 
 
@@ -232,7 +265,10 @@ def test_parameters_can_be_searched_over(data, model):
         return -fair.predict_set(X).sum(axis=1).mean()
 
     search = GridSearchCV(
-        FairConformalClassifier(model, **LOOSE), {"score": ["tps", "aps"]}, scoring=negative_size, cv=2
+        FairConformalClassifier(model, **LOOSE),
+        {"score": ["tps", "aps"]},
+        scoring=negative_size,
+        cv=2,
     )
     with sklearn.config_context(enable_metadata_routing=True):
         search.set_params(estimator=search.estimator.set_fit_request(groups=True))
@@ -250,7 +286,9 @@ def test_a_seed_gives_the_same_sets_twice(data, model, fair):
 
 
 def test_another_seed_draws_other_random_numbers(data, model, fair):
-    other = FairConformalClassifier(model, closeness=0.3, random_state=1).fit(*data["calibration"])
+    other = FairConformalClassifier(model, closeness=0.3, random_state=1).fit(
+        *data["calibration"]
+    )
     new = data["test"][0]
     assert other.result_.base_threshold != fair.result_.base_threshold
     assert (other.predict_set(new) != fair.predict_set(new)).any()
@@ -268,15 +306,21 @@ def test_fit_and_predict_draw_from_different_streams(data, model):
     fair.predict_set(X)
     fair.predict_set(data["test"][0])
     fitted, same, new = drawn
-    assert not np.isclose(fitted, same).any() and abs(np.corrcoef(fitted, same)[0, 1]) < 0.08
+    assert (
+        not np.isclose(fitted, same).any() and abs(np.corrcoef(fitted, same)[0, 1]) < 0.08
+    )
     assert not np.isclose(same, new).all() and abs(np.corrcoef(fitted, new)[0, 1]) < 0.08
 
 
-@pytest.mark.parametrize("metric", ["equal_opportunity", "disparate_impact", "overall_accuracy_equality"])
+@pytest.mark.parametrize(
+    "metric", ["equal_opportunity", "disparate_impact", "overall_accuracy_equality"]
+)
 @pytest.mark.parametrize("score", ["tps", "aps", "raps"])
 def test_every_score_keeps_coverage_on_new_points(data, model, score, metric):
     closeness = 0.7 if metric == "disparate_impact" else 0.3
-    fair = FairConformalClassifier(model, score, metric, closeness, random_state=0).fit(*data["calibration"])
+    fair = FairConformalClassifier(model, score, metric, closeness, random_state=0).fit(
+        *data["calibration"]
+    )
     assert (fair.threshold_ >= fair.result_.base_threshold).all()
     new, truth, _ = data["test"]
     assert coverage(fair.predict_set(new), truth) > 0.87
@@ -285,7 +329,11 @@ def test_every_score_keeps_coverage_on_new_points(data, model, score, metric):
 def test_raps_has_a_grid_over_its_whole_range(data, model):
     X, y, groups = data["calibration"]
     fair = FairConformalClassifier(
-        model, functools.partial(raps, penalty=2.0, k_reg=1), "demographic_parity", 0.2, random_state=0
+        model,
+        functools.partial(raps, penalty=2.0, k_reg=1),
+        "demographic_parity",
+        0.2,
+        random_state=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -297,8 +345,12 @@ def test_raps_has_a_grid_over_its_whole_range(data, model):
 def test_users_own_score_and_metric_are_taken(data, model):
     X, y, groups = data["calibration"]
     metric = FairnessMetric("old labels", lambda y, g, a, label: (g == a) & (y == label))
-    own = FairConformalClassifier(model, lambda probs, u: 1 - probs, metric, 0.3).fit(X, y, groups)
-    named = FairConformalClassifier(model, "tps", "equal_opportunity", 0.3).fit(X, y, groups)
+    own = FairConformalClassifier(model, lambda probs, u: 1 - probs, metric, 0.3).fit(
+        X, y, groups
+    )
+    named = FairConformalClassifier(model, "tps", "equal_opportunity", 0.3).fit(
+        X, y, groups
+    )
     np.testing.assert_array_equal(own.threshold_, named.threshold_)
 
 
@@ -335,7 +387,9 @@ def test_a_small_calibration_set_is_told_what_blocks_and_what_would_do(data, mod
     assert fair.predict_set(X)[:, 1:].all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        FairConformalClassifier(model, guarantee="none", closeness=0.5, random_state=0).fit(X, y, groups)
+        FairConformalClassifier(
+            model, guarantee="none", closeness=0.5, random_state=0
+        ).fit(X, y, groups)
 
 
 def test_enough_calibration_points_do_not_warn(data, model):
@@ -354,7 +408,10 @@ def test_default_guarantee_holds_over_calibrations():
         fair.fit(*population.draw(6000, rng))
         sets = fair.predict_set(probs)
         held = sets[np.arange(len(y)), y]
-        gaps = [abs(np.subtract(*[held[(groups == a) & (y == label)].mean() for a in "AB"])) for label in (1, 2)]
+        gaps = [
+            abs(np.subtract(*[held[(groups == a) & (y == label)].mean() for a in "AB"]))
+            for label in (1, 2)
+        ]
         exceeds += max(gaps) > 0.15
         covered.append(held.mean())
         assert fair.result_.feasible

@@ -6,10 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import paths, scorecard
-from cfhelpers.scorecard import STATUSES, TABLES
+from cfhelpers import paths
+from cfhelpers.study import scorecard
+from cfhelpers.study.scorecard import STATUSES, TABLES
 
-PLACE = ["table", "dataset", "attribute", "classwise", "score", "arm", "metric", "c", "quantity"]
+PLACE = [
+    "table",
+    "dataset",
+    "attribute",
+    "classwise",
+    "score",
+    "arm",
+    "metric",
+    "c",
+    "quantity",
+]
 GRAPH_SCORES = ("aps", "cfgnn", "daps", "raps", "tps")
 NOTHING = pd.DataFrame()
 
@@ -19,14 +30,35 @@ def reported(root):
     return pd.read_csv(root / "results" / "reported_values.csv")
 
 
-def tidy(dataset="credit", attribute="age", score="aps", data="the paper's", splits=2, **values):
+def tidy(
+    dataset="credit", attribute="age", score="aps", data="the paper's", splits=2, **values
+):
     """Tidy rows of one setting; a value may be a list, one per split."""
     source = {"the paper's": "bundled", "other": "local", "simulated": "simulated"}[data]
-    setting = {"source": source, "records": "some", "profile": "quick", "model": "xgboost", "guarantee": "none"}
-    setting |= {"metric": "disparate_impact", "classwise": True, "c": 0.8, "efficiency": 2.5, "disparity": 0.8}
+    setting = {
+        "source": source,
+        "records": "some",
+        "profile": "quick",
+        "model": "xgboost",
+        "guarantee": "none",
+    }
+    setting |= {
+        "metric": "disparate_impact",
+        "classwise": True,
+        "c": 0.8,
+        "efficiency": 2.5,
+        "disparity": 0.8,
+    }
     setting |= {"base_efficiency": 2.3, "base_disparity": 0.6} | values
     return pd.DataFrame(
-        {"dataset": dataset, "attribute": attribute, "score": score, "data": data, "split": range(splits)} | setting
+        {
+            "dataset": dataset,
+            "attribute": attribute,
+            "score": score,
+            "data": data,
+            "split": range(splits),
+        }
+        | setting
     )
 
 
@@ -37,7 +69,9 @@ def like_the_paper(reported, table, data="the paper's", **changes):
     found = []
     for keys, numbers in printed.groupby(setting):
         values = {}
-        for arm, quantity, value in numbers[["arm", "quantity", "value"]].itertuples(index=False):
+        for arm, quantity, value in numbers[["arm", "quantity", "value"]].itertuples(
+            index=False
+        ):
             column = ("base_" if arm == "base" else "") + quantity
             values[column] = value * changes.get(column, 1)
         named = dict(zip(setting, keys, strict=True))
@@ -47,19 +81,42 @@ def like_the_paper(reported, table, data="the paper's", **changes):
 
 def batch(dataset="acs_income", data="the paper's", **disparities):
     """BatchGCP rows, two splits, scored in both ways; and the other arms, which are not to be taken."""
-    common = {"dataset": dataset, "attribute": "race", "source": "local", "data": data, "records": "some"}
-    common |= {"profile": "quick", "model": "xgboost", "score": "aps", "metric": "disparate_impact"}
+    common = {
+        "dataset": dataset,
+        "attribute": "race",
+        "source": "local",
+        "data": data,
+        "records": "some",
+    }
+    common |= {
+        "profile": "quick",
+        "model": "xgboost",
+        "score": "aps",
+        "metric": "disparate_impact",
+    }
     common |= {"efficiency": 2.2, "coverage": 0.9}
-    disparities = {"fixed label": 0.4, "true label": 0.9} | {k.replace("_", " "): v for k, v in disparities.items()}
+    disparities = {"fixed label": 0.4, "true label": 0.9} | {
+        k.replace("_", " "): v for k, v in disparities.items()
+    }
     return pd.DataFrame(
-        common | {"arm": arm, "scored_on": scored, "split": split, "disparity": value + (arm != "batch_gcp")}
-        for (scored, value), split, arm in itertools.product(disparities.items(), range(2), ("batch_gcp", "base", "cf"))
+        common
+        | {
+            "arm": arm,
+            "scored_on": scored,
+            "split": split,
+            "disparity": value + (arm != "batch_gcp"),
+        }
+        for (scored, value), split, arm in itertools.product(
+            disparities.items(), range(2), ("batch_gcp", "base", "cf")
+        )
     )
 
 
 def one(card, **place):
     """The row of the card at a place."""
-    chosen = card[np.logical_and.reduce([card[name] == value for name, value in place.items()])]
+    chosen = card[
+        np.logical_and.reduce([card[name] == value for name, value in place.items()])
+    ]
     assert len(chosen) == 1, place
     return chosen.iloc[0]
 
@@ -71,14 +128,24 @@ CREDIT = {"id": "Tab 3", "dataset": "credit", "score": "aps"}
 
 
 def test_there_is_one_row_for_each_of_the_402_numbers_in_their_order(reported):
-    for rows in (NOTHING, tidy(), like_the_paper(reported, "tab:credit_di_all").sample(frac=1, random_state=0)):
+    for rows in (
+        NOTHING,
+        tidy(),
+        like_the_paper(reported, "tab:credit_di_all").sample(frac=1, random_state=0),
+    ):
         card = scorecard.scorecard(reported, rows, NOTHING)
-        assert len(card) == 402 and card[PLACE].equals(reported[PLACE]) and card["paper"].equals(reported["value"])
+        assert (
+            len(card) == 402
+            and card[PLACE].equals(reported[PLACE])
+            and card["paper"].equals(reported["value"])
+        )
 
 
 def test_every_number_names_its_table_and_the_notebook_that_makes_it(reported):
     card = scorecard.scorecard(reported, NOTHING, NOTHING)
-    named = card.groupby("id")[["dataset", "notebook"]].agg(lambda found: " ".join(map(str, sorted(set(found)))))
+    named = card.groupby("id")[["dataset", "notebook"]].agg(
+        lambda found: " ".join(map(str, sorted(set(found))))
+    )
     assert named.T.to_dict("list") == {
         "Tab 3": ["acs_income credit", "10"],
         "Tab 4": ["acs_education", "11"],
@@ -96,17 +163,37 @@ def test_ours_is_the_mean_over_splits_of_the_papers_rule_with_its_sd(reported):
     rows = pd.concat(
         [
             tidy(efficiency=efficiencies, base_efficiency=[2.0, 2.1, 2.2], splits=3),
-            tidy(guarantee="fixed-sequence", efficiency=4.0, base_efficiency=4.0, splits=9),
+            tidy(
+                guarantee="fixed-sequence", efficiency=4.0, base_efficiency=4.0, splits=9
+            ),
             tidy(classwise=False, efficiency=3.0),
             tidy(metric="demographic_parity", c=0.2, efficiency=3.5),
         ]
     )
     card = scorecard.scorecard(reported, rows, NOTHING)
     cf = one(card, **CREDIT, arm="cf", quantity="efficiency")
-    assert (cf["ours"], cf["sd"], cf["splits"]) == (2.6, pytest.approx(np.std(efficiencies, ddof=1), abs=1e-6), 3)
-    assert one(card, **CREDIT, arm="base", quantity="efficiency")["ours"] == pytest.approx(2.1)
-    assert one(card, id="Tab E3", classwise=False, score="aps", arm="cf", quantity="efficiency")["ours"] == 3.0
-    assert (card["ours"].notna() == (card["splits"] > 0)).all() and card["ours"].notna().sum() == 12
+    assert (cf["ours"], cf["sd"], cf["splits"]) == (
+        2.6,
+        pytest.approx(np.std(efficiencies, ddof=1), abs=1e-6),
+        3,
+    )
+    assert one(card, **CREDIT, arm="base", quantity="efficiency")[
+        "ours"
+    ] == pytest.approx(2.1)
+    assert (
+        one(
+            card,
+            id="Tab E3",
+            classwise=False,
+            score="aps",
+            arm="cf",
+            quantity="efficiency",
+        )["ours"]
+        == 3.0
+    )
+    assert (card["ours"].notna() == (card["splits"] > 0)).all() and card[
+        "ours"
+    ].notna().sum() == 12
 
 
 # the words
@@ -114,24 +201,59 @@ def test_ours_is_the_mean_over_splits_of_the_papers_rule_with_its_sd(reported):
 
 def test_without_rows_nothing_was_run_here(reported):
     card = scorecard.scorecard(reported, NOTHING, NOTHING)
-    assert (card["status"] == "not run here").all() and card["reason"].str.contains("make paper makes them").all()
-    assert card[["ours", "sd", "difference", "tolerance", "source", "data", "records", "profile"]].isna().all(axis=None)
+    assert (card["status"] == "not run here").all() and card["reason"].str.contains(
+        "make paper makes them"
+    ).all()
+    assert (
+        card[
+            [
+                "ours",
+                "sd",
+                "difference",
+                "tolerance",
+                "source",
+                "data",
+                "records",
+                "profile",
+            ]
+        ]
+        .isna()
+        .all(axis=None)
+    )
 
 
 def test_numbers_within_the_tolerance_match_and_the_tolerance_is_shown(reported):
-    rows = like_the_paper(reported, "tab:credit_di_all", efficiency=1.049, base_efficiency=0.951)
+    rows = like_the_paper(
+        reported, "tab:credit_di_all", efficiency=1.049, base_efficiency=0.951
+    )
     card = scorecard.scorecard(reported, rows, NOTHING)
-    credit = card[card["dataset"] == "credit"]  # Tab 3 prints Tab E3's classwise half again
+    credit = card[
+        card["dataset"] == "credit"
+    ]  # Tab 3 prints Tab E3's classwise half again
     assert len(credit) == 60 and (credit["status"] == "match").all()
     efficiency = credit["quantity"] == "efficiency"
-    np.testing.assert_allclose(credit["tolerance"][efficiency], 0.05 * credit["paper"][efficiency], atol=1e-6)
+    np.testing.assert_allclose(
+        credit["tolerance"][efficiency], 0.05 * credit["paper"][efficiency], atol=1e-6
+    )
     assert (credit["tolerance"][~efficiency] == 0.05).all()
-    np.testing.assert_allclose(credit["difference"], credit["ours"] - credit["paper"], atol=2e-6)
+    np.testing.assert_allclose(
+        credit["difference"], credit["ours"] - credit["paper"], atol=2e-6
+    )
 
 
-@pytest.mark.parametrize(("apart", "word"), [(0.05, "match"), (-0.05, "match"), (0.051, "close"), (-0.051, "differs")])
-def test_the_tolerance_of_a_disparity_is_absolute_and_its_edge_belongs_to_it(reported, apart, word):
-    printed = one(scorecard.scorecard(reported, NOTHING, NOTHING), **CREDIT, arm="cf", quantity="disparity")["paper"]
+@pytest.mark.parametrize(
+    ("apart", "word"),
+    [(0.05, "match"), (-0.05, "match"), (0.051, "close"), (-0.051, "differs")],
+)
+def test_the_tolerance_of_a_disparity_is_absolute_and_its_edge_belongs_to_it(
+    reported, apart, word
+):
+    printed = one(
+        scorecard.scorecard(reported, NOTHING, NOTHING),
+        **CREDIT,
+        arm="cf",
+        quantity="disparity",
+    )["paper"]
     assert printed - 0.051 < 0.8 - scorecard.TIE  # so that less is on the other side of c
     card = scorecard.scorecard(reported, tidy(disparity=printed + apart), NOTHING)
     assert one(card, **CREDIT, arm="cf", quantity="disparity")["status"] == word
@@ -144,7 +266,9 @@ def test_the_tolerance_of_a_disparity_is_absolute_and_its_edge_belongs_to_it(rep
         ("DISPARITY_TOLERANCE", "disparity", {"disparity": 0.9}),
     ],
 )
-def test_another_tolerance_gives_another_verdict(reported, monkeypatch, name, quantity, rows):
+def test_another_tolerance_gives_another_verdict(
+    reported, monkeypatch, name, quantity, rows
+):
     words = []
     for tolerance in (0.05, 0.1, 0.05):
         monkeypatch.setattr(scorecard, name, tolerance)
@@ -156,23 +280,51 @@ def test_another_tolerance_gives_another_verdict(reported, monkeypatch, name, qu
 @pytest.mark.parametrize(
     ("why", "rows", "word"),
     [
-        ("the same side of c, and above the base as in print", {"disparity": 0.9, "base_disparity": 0.6}, "close"),
-        ("beyond c, where the paper is not", {"disparity": 0.7, "base_disparity": 0.6}, "differs"),
-        ("below the base, where the paper is above it", {"disparity": 0.9, "base_disparity": 0.95}, "differs"),
-        ("as good as equal to the base", {"disparity": 0.9, "base_disparity": 0.896}, "differs"),
-        ("above the base by more than a tie", {"disparity": 0.9, "base_disparity": 0.894}, "close"),
+        (
+            "the same side of c, and above the base as in print",
+            {"disparity": 0.9, "base_disparity": 0.6},
+            "close",
+        ),
+        (
+            "beyond c, where the paper is not",
+            {"disparity": 0.7, "base_disparity": 0.6},
+            "differs",
+        ),
+        (
+            "below the base, where the paper is above it",
+            {"disparity": 0.9, "base_disparity": 0.95},
+            "differs",
+        ),
+        (
+            "as good as equal to the base",
+            {"disparity": 0.9, "base_disparity": 0.896},
+            "differs",
+        ),
+        (
+            "above the base by more than a tie",
+            {"disparity": 0.9, "base_disparity": 0.894},
+            "close",
+        ),
     ],
 )
 def test_outside_of_the_tolerance_the_conclusion_decides(reported, why, rows, word):
     card = scorecard.scorecard(reported, tidy(**rows), NOTHING)
     found = one(card, **CREDIT, arm="cf", quantity="disparity")
-    assert found["status"] == word and found["reason"] == ("unexplained" if word == "differs" else ""), why
+    assert found["status"] == word and found["reason"] == (
+        "unexplained" if word == "differs" else ""
+    ), why
 
 
 def test_the_base_is_compared_with_cf(reported):
     place = CREDIT | {"arm": "base", "quantity": "disparity"}
-    for disparity, word in ((0.75, "close"), (0.71, "differs"), (0.703, "differs")):  # print: base .646, CF .821
-        card = scorecard.scorecard(reported, tidy(base_disparity=0.705, disparity=disparity), NOTHING)
+    for disparity, word in (
+        (0.75, "close"),
+        (0.71, "differs"),
+        (0.703, "differs"),
+    ):  # print: base .646, CF .821
+        card = scorecard.scorecard(
+            reported, tidy(base_disparity=0.705, disparity=disparity), NOTHING
+        )
         assert one(card, **place)["status"] == word
 
 
@@ -180,31 +332,61 @@ def test_a_mean_at_c_but_for_a_tie_is_not_beyond_it(reported):
     """CF's disparity lies at c by construction: which side of it the third digit falls on is no conclusion."""
     place = CREDIT | {"arm": "cf", "quantity": "efficiency"}
     for disparity, word in ((0.796, "close"), (0.794, "differs")):
-        card = scorecard.scorecard(reported, tidy(efficiency=2.7, disparity=disparity), NOTHING)
+        card = scorecard.scorecard(
+            reported, tidy(efficiency=2.7, disparity=disparity), NOTHING
+        )
         assert one(card, **place)["status"] == word
 
 
-def test_an_efficiency_is_close_if_its_arm_is_on_the_same_side_of_c_and_its_order_with_the_base_is_the_papers(reported):
+def test_an_efficiency_is_close_if_its_arm_is_on_the_same_side_of_c_and_its_order_with_the_base_is_the_papers(
+    reported,
+):
     place = CREDIT | {"arm": "cf", "quantity": "efficiency"}
     cases = {"close": {}, "differs": {"disparity": 0.7}}
     for word, change in cases.items():
-        card = scorecard.scorecard(reported, tidy(**{"efficiency": 2.9, "disparity": 0.82} | change), NOTHING)
+        card = scorecard.scorecard(
+            reported, tidy(**{"efficiency": 2.9, "disparity": 0.82} | change), NOTHING
+        )
         assert one(card, **place)["status"] == word
-    card = scorecard.scorecard(reported, tidy(efficiency=2.9, base_efficiency=3.0, disparity=0.82), NOTHING)
+    card = scorecard.scorecard(
+        reported, tidy(efficiency=2.9, base_efficiency=3.0, disparity=0.82), NOTHING
+    )
     assert one(card, **place)["status"] == "differs"
 
 
 def test_a_difference_is_beyond_c_from_above_and_a_ratio_from_below(reported):
-    proxy = {"dataset": "acs_education", "attribute": "race", "metric": "predictive_parity_proxy", "c": 0.1}
+    proxy = {
+        "dataset": "acs_education",
+        "attribute": "race",
+        "metric": "predictive_parity_proxy",
+        "c": 0.1,
+    }
     proxy |= {"classwise": False, "base_disparity": 0.4}
-    place = {"id": "Tab 4", "score": "aps", "c": "0.1", "arm": "cf", "quantity": "disparity"}
+    place = {
+        "id": "Tab 4",
+        "score": "aps",
+        "c": "0.1",
+        "arm": "cf",
+        "quantity": "disparity",
+    }
     for disparity, word in ((0.02, "close"), (0.2, "differs")):
-        rows = pd.concat([tidy(**{**proxy, "c": c}, disparity=disparity) for c in (0.05, 0.1, 0.15, 0.2)])
-        assert one(scorecard.scorecard(reported, rows, NOTHING), **place)["status"] == word
+        rows = pd.concat(
+            [
+                tidy(**{**proxy, "c": c}, disparity=disparity)
+                for c in (0.05, 0.1, 0.15, 0.2)
+            ]
+        )
+        assert (
+            one(scorecard.scorecard(reported, rows, NOTHING), **place)["status"] == word
+        )
 
 
-def test_real_records_of_another_year_stand_beside_the_paper_without_a_judgement(reported):
-    rows = like_the_paper(reported, "tab:acsincome_di_all", data="other").assign(records="real, ACS 2024")
+def test_real_records_of_another_year_stand_beside_the_paper_without_a_judgement(
+    reported,
+):
+    rows = like_the_paper(reported, "tab:acsincome_di_all", data="other").assign(
+        records="real, ACS 2024"
+    )
     card = scorecard.scorecard(reported, rows, NOTHING).query("id == 'Tab E2'")
     assert (card["status"] == "other year").all() and card["tolerance"].isna().all()
     np.testing.assert_allclose(card["difference"], 0, atol=1e-6)
@@ -212,10 +394,18 @@ def test_real_records_of_another_year_stand_beside_the_paper_without_a_judgement
 
 
 def test_simulated_numbers_are_shown_and_never_compared(reported):
-    rows = pd.concat(like_the_paper(reported, table, data="simulated") for table in list(TABLES) if "di_all" in table)
+    rows = pd.concat(
+        like_the_paper(reported, table, data="simulated")
+        for table in list(TABLES)
+        if "di_all" in table
+    )
     card = scorecard.scorecard(reported, rows, batch(data="simulated"))
     simulated = card[card["data"] == "simulated"]
-    assert len(simulated) > 300 and (simulated["status"] == "simulated").all() and simulated["ours"].notna().all()
+    assert (
+        len(simulated) > 300
+        and (simulated["status"] == "simulated").all()
+        and simulated["ours"].notna().all()
+    )
     assert simulated[["difference", "tolerance"]].isna().all(axis=None)
     assert set(card["status"]) == {"simulated", "not run here"}
 
@@ -231,7 +421,9 @@ def test_every_word_can_be_had_and_no_other(reported):
     card = scorecard.scorecard(reported, pd.concat(rows), NOTHING)
     assert set(card["status"]) == set(STATUSES)
     counts = scorecard.summary(card)
-    assert list(counts.columns) == list(STATUSES) and list(counts.index) == sorted(set(card["id"]))
+    assert list(counts.columns) == list(STATUSES) and list(counts.index) == sorted(
+        set(card["id"])
+    )
     assert counts.to_numpy().sum() == 402 and counts.loc["Tab E3", "match"] == 40
     assert counts.loc["Tab E5", "not run here"] == 120
 
@@ -244,44 +436,100 @@ def test_every_word_can_be_had_and_no_other(reported):
     [
         ({"data": "other", "splits": 2}, {"data": "simulated", "splits": 10}),
         ({"data": "the paper's", "splits": 2}, {"data": "other", "splits": 10}),
-        ({"data": "other", "splits": 10, "profile": "paper"}, {"data": "other", "splits": 3}),
-        ({"data": "other", "splits": 3}, {"data": "other", "splits": 3, "profile": "paper"}),
+        (
+            {"data": "other", "splits": 10, "profile": "paper"},
+            {"data": "other", "splits": 3},
+        ),
+        (
+            {"data": "other", "splits": 3},
+            {"data": "other", "splits": 3, "profile": "paper"},
+        ),
     ],
-    ids=["real before simulated", "the paper's before other", "more splits before fewer", "quick before paper"],
+    ids=[
+        "real before simulated",
+        "the paper's before other",
+        "more splits before fewer",
+        "quick before paper",
+    ],
 )
 def test_of_several_runs_one_is_taken_whole(reported, better, worse):
     found = [tidy(efficiency=2.5, **better), tidy(efficiency=3.0, **worse)]
     for rows in (found, found[::-1]):
-        cf = one(scorecard.scorecard(reported, pd.concat(rows), NOTHING), **CREDIT, arm="cf", quantity="efficiency")
-        assert cf["ours"] == 2.5 and cf["splits"] == better["splits"] and cf["data"] == better["data"]
+        cf = one(
+            scorecard.scorecard(reported, pd.concat(rows), NOTHING),
+            **CREDIT,
+            arm="cf",
+            quantity="efficiency",
+        )
+        assert (
+            cf["ours"] == 2.5
+            and cf["splits"] == better["splits"]
+            and cf["data"] == better["data"]
+        )
 
 
 def test_two_base_models_are_not_averaged(reported):
-    rows = pd.concat([tidy(model="gcn", efficiency=2.0), tidy(model="sage", efficiency=3.0, splits=3)])
-    cf = one(scorecard.scorecard(reported, rows, NOTHING), **CREDIT, arm="cf", quantity="efficiency")
+    rows = pd.concat(
+        [tidy(model="gcn", efficiency=2.0), tidy(model="sage", efficiency=3.0, splits=3)]
+    )
+    cf = one(
+        scorecard.scorecard(reported, rows, NOTHING),
+        **CREDIT,
+        arm="cf",
+        quantity="efficiency",
+    )
     assert (cf["ours"], cf["splits"]) == (3.0, 3)
 
 
-def test_tab_4_takes_disparities_from_a_single_threshold_and_efficiencies_from_classwise_ones(reported):
-    common = {"dataset": "acs_education", "attribute": "race", "data": "other", "metric": "predictive_parity_proxy"}
+def test_tab_4_takes_disparities_from_a_single_threshold_and_efficiencies_from_classwise_ones(
+    reported,
+):
+    common = {
+        "dataset": "acs_education",
+        "attribute": "race",
+        "data": "other",
+        "metric": "predictive_parity_proxy",
+    }
     rows = pd.concat(
-        tidy(**common, c=c, classwise=classwise, disparity=c + classwise, efficiency=c + 3 + classwise)
+        tidy(
+            **common,
+            c=c,
+            classwise=classwise,
+            disparity=c + classwise,
+            efficiency=c + 3 + classwise,
+        )
         for c, classwise in itertools.product((0.05, 0.1, 0.15, 0.2), (False, True))
     )
-    card = scorecard.scorecard(reported, rows, NOTHING).query("id == 'Tab 4' and score == 'aps' and arm == 'cf'")
+    card = scorecard.scorecard(reported, rows, NOTHING).query(
+        "id == 'Tab 4' and score == 'aps' and arm == 'cf'"
+    )
     c = card["c"].astype(float)
-    assert np.allclose(card["ours"], np.where(card["quantity"] == "efficiency", c + 4, c)) and len(card) == 8
+    assert (
+        np.allclose(card["ours"], np.where(card["quantity"] == "efficiency", c + 4, c))
+        and len(card) == 8
+    )
     assert (
         card["reason"]
-        .str.contains("single λ beside classwise efficiencies; ours likewise (erratum 4)", regex=False)
+        .str.contains(
+            "single λ beside classwise efficiencies; ours likewise (erratum 4)",
+            regex=False,
+        )
         .all()
     )
 
 
 def test_the_base_of_tab_4_is_an_average_over_c_and_needs_all_four(reported):
     values = {0.05: [0.1, 0.3], 0.1: [0.2, 0.4], 0.15: [0.3, 0.5], 0.2: [0.6, 0.8]}
-    common = {"dataset": "acs_education", "attribute": "race", "data": "other", "metric": "predictive_parity_proxy"}
-    parts = [tidy(**common, c=c, classwise=False, base_disparity=value) for c, value in values.items()]
+    common = {
+        "dataset": "acs_education",
+        "attribute": "race",
+        "data": "other",
+        "metric": "predictive_parity_proxy",
+    }
+    parts = [
+        tidy(**common, c=c, classwise=False, base_disparity=value)
+        for c, value in values.items()
+    ]
     place = {"id": "Tab 4", "score": "aps", "c": "avg", "quantity": "disparity"}
     base = one(scorecard.scorecard(reported, pd.concat(parts), NOTHING), **place)
     assert (base["ours"], base["splits"]) == (0.4, 2) and base["sd"] == pytest.approx(
@@ -292,15 +540,28 @@ def test_the_base_of_tab_4_is_an_average_over_c_and_needs_all_four(reported):
 
 
 def test_batch_gcp_is_scored_as_cf_is_and_the_other_score_is_told(reported):
-    card = scorecard.scorecard(reported, NOTHING, batch(fixed_label=0.4, true_label=0.912))
-    gcp = card[card["arm"] == "batch_gcp"].query("dataset == 'acs_income'").set_index("quantity")
-    assert gcp["ours"].to_dict() == {"disparity": 0.4, "efficiency": 2.2} and (gcp["splits"] == 2).all()
+    card = scorecard.scorecard(
+        reported, NOTHING, batch(fixed_label=0.4, true_label=0.912)
+    )
+    gcp = (
+        card[card["arm"] == "batch_gcp"]
+        .query("dataset == 'acs_income'")
+        .set_index("quantity")
+    )
+    assert (
+        gcp["ours"].to_dict() == {"disparity": 0.4, "efficiency": 2.2}
+        and (gcp["splits"] == 2).all()
+    )
     assert gcp["reason"].str.contains("on the true label (erratum 8)", regex=False).all()
-    assert gcp["reason"].str.contains("(on the true label 0.912)", regex=False).to_dict() == {
+    assert gcp["reason"].str.contains(
+        "(on the true label 0.912)", regex=False
+    ).to_dict() == {
         "disparity": True,
         "efficiency": False,
     }
-    assert (card["status"] != "not run here").sum() == 2  # base and CF come from the tidy rows alone
+    assert (
+        card["status"] != "not run here"
+    ).sum() == 2  # base and CF come from the tidy rows alone
 
 
 # reasons
@@ -314,10 +575,15 @@ def test_what_is_known_of_a_number_is_said_where_it_applies_and_nowhere_else(rep
     assert reasons.str.contains("CFGNN was trained once").equals(card["score"] == "cfgnn")
     assert reasons.str.contains("DAPS tuning").equals(card["score"] == "daps")
     assert reasons.str.contains("erratum 8").equals(card["arm"] == "batch_gcp")
-    assert reasons.str.contains("erratum 4").equals((card["id"] == "Tab 4") & (card["arm"] == "cf"))
+    assert reasons.str.contains("erratum 4").equals(
+        (card["id"] == "Tab 4") & (card["arm"] == "cf")
+    )
     off = card["status"].isin(["close", "differs"])
     of_base = (card["arm"] == "base") & (card["quantity"] == "disparity")
-    assert reasons.str.contains("depends strongly on the base model").equals(off & of_base) and (off & of_base).any()
+    assert (
+        reasons.str.contains("depends strongly on the base model").equals(off & of_base)
+        and (off & of_base).any()
+    )
     assert (reasons[card["status"] == "differs"] != "").all()
 
 
@@ -330,14 +596,26 @@ def test_a_difference_without_a_known_reason_is_unexplained(reported):
 def test_pokec_z_says_which_numbers_are_pokec_ns_and_what_the_authors_runs_give(reported):
     card = scorecard.scorecard(reported, NOTHING, NOTHING)
     n, z = (
-        card.query(f"dataset == '{name}' and attribute == 'gender'").reset_index() for name in ("pokec_n", "pokec_z")
+        card.query(f"dataset == '{name}' and attribute == 'gender'").reset_index()
+        for name in ("pokec_n", "pokec_z")
     )
     same = z["paper"] == n["paper"]
     assert z[PLACE[3:]].equals(n[PLACE[3:]]) and same.sum() == 12
-    assert z["reason"].str.contains("repeats Pokec-n's number (erratum 5)", regex=False).equals(same)
-    authors = {"aps": ".751 → .790", "tps": ".716 → .790", "cfgnn": ".682 → .800", "daps": ".754 → .797"}
+    assert (
+        z["reason"]
+        .str.contains("repeats Pokec-n's number (erratum 5)", regex=False)
+        .equals(same)
+    )
+    authors = {
+        "aps": ".751 → .790",
+        "tps": ".716 → .790",
+        "cfgnn": ".682 → .800",
+        "daps": ".754 → .797",
+    }
     for score, disparities in z[z["quantity"] == "disparity"].groupby("score")["reason"]:
-        told = disparities.str.contains(f"the authors' runs give {authors.get(score, '')}", regex=False)
+        told = disparities.str.contains(
+            f"the authors' runs give {authors.get(score, '')}", regex=False
+        )
         assert told.all() == (score in authors) and len(told) == 4
     others = card[~((card["dataset"] == "pokec_z") & (card["attribute"] == "gender"))]
     assert not others["reason"].str.contains("erratum 5").any()
@@ -346,30 +624,66 @@ def test_pokec_z_says_which_numbers_are_pokec_ns_and_what_the_authors_runs_give(
 # what is missing
 
 
-def test_splits_without_a_number_are_left_out_and_a_number_that_is_undefined_differs(reported):
+def test_splits_without_a_number_are_left_out_and_a_number_that_is_undefined_differs(
+    reported,
+):
     place = CREDIT | {"arm": "cf", "quantity": "disparity"}
-    some = one(scorecard.scorecard(reported, tidy(disparity=[0.8, np.nan, 0.9], splits=3), NOTHING), **place)
+    some = one(
+        scorecard.scorecard(
+            reported, tidy(disparity=[0.8, np.nan, 0.9], splits=3), NOTHING
+        ),
+        **place,
+    )
     assert (some["ours"], some["splits"], some["status"]) == (0.85, 2, "match")
     none = one(scorecard.scorecard(reported, tidy(disparity=np.nan), NOTHING), **place)
-    assert none["splits"] == 0 and none["status"] == "differs" and none["reason"] == "ours is undefined on every split"
+    assert (
+        none["splits"] == 0
+        and none["status"] == "differs"
+        and none["reason"] == "ours is undefined on every split"
+    )
     assert np.isnan(none["ours"]) and np.isnan(none["difference"])
-    equal = CREDIT | {"score": "cfgnn", "arm": "cf", "quantity": "disparity"}  # in print, CF is equal to the base
+    equal = CREDIT | {
+        "score": "cfgnn",
+        "arm": "cf",
+        "quantity": "disparity",
+    }  # in print, CF is equal to the base
     undefined = tidy(score="cfgnn", disparity=np.nan, base_disparity=np.nan)
-    assert one(scorecard.scorecard(reported, undefined, NOTHING), **equal)["status"] == "differs"
+    assert (
+        one(scorecard.scorecard(reported, undefined, NOTHING), **equal)["status"]
+        == "differs"
+    )
     for data in ("other", "simulated"):
-        shown = one(scorecard.scorecard(reported, tidy(disparity=np.nan, data=data), NOTHING), **place)
-        assert shown["status"] == {"other": "other year"}.get(data, data) and np.isnan(shown["difference"])
+        shown = one(
+            scorecard.scorecard(reported, tidy(disparity=np.nan, data=data), NOTHING),
+            **place,
+        )
+        assert shown["status"] == {"other": "other year"}.get(data, data) and np.isnan(
+            shown["difference"]
+        )
 
 
 def test_one_split_has_no_sd(reported):
-    found = one(scorecard.scorecard(reported, tidy(splits=1), NOTHING), **CREDIT, arm="cf", quantity="disparity")
+    found = one(
+        scorecard.scorecard(reported, tidy(splits=1), NOTHING),
+        **CREDIT,
+        arm="cf",
+        quantity="disparity",
+    )
     assert np.isnan(found["sd"]) and found["splits"] == 1 and found["status"] == "match"
 
 
 def test_unknown_tables_and_data_are_told(reported):
-    with pytest.raises(ValueError, match="reported: found the table 'tab:other'; wanted some of tab:disparate_impact"):
-        scorecard.scorecard(reported.replace("tab:disparate_impact", "tab:other"), NOTHING, NOTHING)
-    with pytest.raises(ValueError, match="rows: found the data 'real'; wanted one of the paper's, other, simulated"):
+    with pytest.raises(
+        ValueError,
+        match="reported: found the table 'tab:other'; wanted some of tab:disparate_impact",
+    ):
+        scorecard.scorecard(
+            reported.replace("tab:disparate_impact", "tab:other"), NOTHING, NOTHING
+        )
+    with pytest.raises(
+        ValueError,
+        match="rows: found the data 'real'; wanted one of the paper's, other, simulated",
+    ):
         scorecard.scorecard(reported, tidy().assign(data="real"), NOTHING)
 
 
@@ -384,16 +698,24 @@ def test_runs_are_read_from_every_profile_as_far_as_they_were_made(tmp_path, mon
     assert [len(found) for found in scorecard.load()] == [5, 0]
     batch().to_parquet(tmp_path / "runs" / "quick" / "batch_gcp_acs_income.parquet")
     rows, batch_rows = scorecard.load()
-    assert (len(rows), len(batch_rows)) == (5, 12) and rows.index.is_unique and batch_rows.index.is_unique
+    assert (
+        (len(rows), len(batch_rows)) == (5, 12)
+        and rows.index.is_unique
+        and batch_rows.index.is_unique
+    )
 
 
 # what is committed
 
 
-def test_the_card_is_written_whole_and_read_back_the_same(reported, tmp_path, monkeypatch):
+def test_the_card_is_written_whole_and_read_back_the_same(
+    reported, tmp_path, monkeypatch
+):
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     card = scorecard.scorecard(reported, tidy(), batch())
-    assert scorecard.write(card) == tmp_path / "scorecard.csv" and [*tmp_path.iterdir()] == [tmp_path / "scorecard.csv"]
+    assert scorecard.write(card) == tmp_path / "scorecard.csv" and [
+        *tmp_path.iterdir()
+    ] == [tmp_path / "scorecard.csv"]
     pd.testing.assert_frame_equal(read(tmp_path / "scorecard.csv"), comparable(card))
     monkeypatch.setattr(pd.DataFrame, "to_csv", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -413,4 +735,6 @@ def comparable(card):
 
 def test_the_committed_card_is_what_the_committed_rows_give(root, reported):
     again = scorecard.scorecard(reported, *scorecard.load())
-    pd.testing.assert_frame_equal(read(root / "results" / "scorecard.csv"), comparable(again), atol=1e-5, rtol=0)
+    pd.testing.assert_frame_equal(
+        read(root / "results" / "scorecard.csv"), comparable(again), atol=1e-5, rtol=0
+    )

@@ -14,7 +14,11 @@ TOLERANCE = {np.float32: 1e-6, np.float64: 1e-12}
 
 def probabilities(rng, n, n_classes, tied, dtype):
     """Rows that sum to 1; tied rows have weights 0, 1 or 2, so that many labels share a probability."""
-    weights = rng.integers(0, 3, (n, n_classes)).astype(float) if tied else rng.exponential(size=(n, n_classes)) ** 3
+    weights = (
+        rng.integers(0, 3, (n, n_classes)).astype(float)
+        if tied
+        else rng.exponential(size=(n, n_classes)) ** 3
+    )
     weights[weights.sum(1) == 0] = 1
     return (weights / weights.sum(1, keepdims=True)).astype(dtype)
 
@@ -39,7 +43,12 @@ def draw(case):
 @given(case=cases)
 def test_tps_is_one_minus_the_probability(case):
     _, probs, tolerance = draw(case)
-    np.testing.assert_allclose(tps(probs), [oracle.tps_row(row.tolist()) for row in probs], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        tps(probs),
+        [oracle.tps_row(row.tolist()) for row in probs],
+        rtol=0,
+        atol=tolerance,
+    )
 
 
 @settings(max_examples=800, deadline=None, derandomize=True)
@@ -47,7 +56,10 @@ def test_tps_is_one_minus_the_probability(case):
 def test_aps_sums_the_labels_ranked_no_lower_less_u_times_its_own(case, randomised):
     rng, probs, tolerance = draw(case)
     u = rng.random(len(probs)) if randomised else None
-    rows = [oracle.aps_row(row.tolist(), u[i] if randomised else None) for i, row in enumerate(probs)]
+    rows = [
+        oracle.aps_row(row.tolist(), u[i] if randomised else None)
+        for i, row in enumerate(probs)
+    ]
     np.testing.assert_allclose(aps(probs, u), rows, rtol=0, atol=tolerance)
 
 
@@ -62,10 +74,14 @@ def test_raps_adds_the_penalty_beyond_rank_k_reg(case, randomised, penalty, k_re
     rng, probs, tolerance = draw(case)
     u = rng.random(len(probs)) if randomised else None
     rows = [
-        oracle.raps_row(row.tolist(), u[i] if randomised else None, penalty=penalty, k_reg=k_reg)
+        oracle.raps_row(
+            row.tolist(), u[i] if randomised else None, penalty=penalty, k_reg=k_reg
+        )
         for i, row in enumerate(probs)
     ]
-    np.testing.assert_allclose(raps(probs, u, penalty=penalty, k_reg=k_reg), rows, rtol=1e-6, atol=tolerance)
+    np.testing.assert_allclose(
+        raps(probs, u, penalty=penalty, k_reg=k_reg), rows, rtol=1e-6, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 12, 13, 14, 30])
@@ -84,14 +100,18 @@ def test_scores_of_a_point_do_not_depend_on_the_others(score, n_classes):
     probs, u = probabilities(rng, 40, n_classes, True, np.float32), rng.random(40)
     rows = rng.permutation(40)
     assert np.array_equal(score(probs[rows], u[rows]), score(probs, u)[rows])
-    assert np.array_equal(np.concatenate([score(probs[[i]], u[[i]]) for i in range(40)]), score(probs, u))
+    assert np.array_equal(
+        np.concatenate([score(probs[[i]], u[[i]]) for i in range(40)]), score(probs, u)
+    )
 
 
 @pytest.mark.parametrize("n_classes", [4, 20])
 def test_aps_ranks_the_lower_label_first_among_equals(n_classes):
     probs = np.full((1, n_classes), 1 / n_classes)
     np.testing.assert_allclose(aps(probs)[0], np.arange(1, n_classes + 1) / n_classes)
-    np.testing.assert_allclose(aps(probs, [1.0])[0], np.arange(n_classes) / n_classes, atol=1e-12)
+    np.testing.assert_allclose(
+        aps(probs, [1.0])[0], np.arange(n_classes) / n_classes, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 7, 12, 13, 30])

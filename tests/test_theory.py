@@ -8,7 +8,7 @@ from scipy import stats
 
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.control import find_threshold, frontier
-from cfhelpers.datasets.simulated import nine_groups, two_groups
+from cfhelpers.datasets.populations import nine_groups, two_groups
 from cfhelpers.scores import tps
 
 TOLERANCE = 1e-12
@@ -17,11 +17,16 @@ TOLERANCE = 1e-12
 @pytest.mark.parametrize("n, alpha", [(50, 0.1), (99, 0.2), (500, 0.05)])
 def test_coverage_of_a_calibration_follows_the_beta_law(n, alpha):
     rng = np.random.default_rng(n)
-    true_coverage = stats.expon.cdf([conformal_quantile(rng.exponential(size=n), alpha) for _ in range(4000)])
+    true_coverage = stats.expon.cdf(
+        [conformal_quantile(rng.exponential(size=n), alpha) for _ in range(4000)]
+    )
     k = math.ceil((n + 1) * (1 - alpha) - 1e-9)
     assert stats.kstest(true_coverage, stats.beta(k, n + 1 - k).cdf).pvalue > 0.01
     for wrong in (k - 1, k + 1):  # the test can tell one rank from the next
-        assert stats.kstest(true_coverage, stats.beta(wrong, n + 1 - wrong).cdf).pvalue < 1e-6
+        assert (
+            stats.kstest(true_coverage, stats.beta(wrong, n + 1 - wrong).cdf).pvalue
+            < 1e-6
+        )
     assert true_coverage.mean() == pytest.approx(k / (n + 1), abs=0.002)
 
 
@@ -41,7 +46,9 @@ def test_interval_of_lemma_3_2_rarely_contains_the_coverage():
     contains = (k / (n + 1) <= p) & (p <= (k + 1) / (n + 1))
     assert contains.mean() == pytest.approx(stats.binom.pmf(500, n, p), abs=0.004)
     assert contains.mean() == pytest.approx(0.025, abs=0.005)
-    assert k.mean() / (n + 1) <= p <= (k.mean() + 1) / (n + 1)  # what does hold: the same in expectation
+    assert (
+        k.mean() / (n + 1) <= p <= (k.mean() + 1) / (n + 1)
+    )  # what does hold: the same in expectation
 
 
 def test_lemma_3_2_holds_given_the_bag_of_scores():
@@ -59,9 +66,15 @@ def test_lemma_3_2_holds_given_the_bag_of_scores():
 @pytest.mark.parametrize("n, delta", [(100, 0.1), (1000, 0.3)])
 def test_dkw_band_holds_for_all_thresholds_at_once(n, delta):
     rng = np.random.default_rng(4)
-    band, ranks, draws = math.sqrt(math.log(2 / delta) / (2 * n)), np.arange(1, n + 1) / n, 4000
+    band, ranks, draws = (
+        math.sqrt(math.log(2 / delta) / (2 * n)),
+        np.arange(1, n + 1) / n,
+        4000,
+    )
     ordered = np.sort(rng.random((draws, n)), axis=1)
-    distance = np.maximum(np.abs(ranks - ordered), np.abs(ordered - ranks + 1 / n)).max(axis=1)
+    distance = np.maximum(np.abs(ranks - ordered), np.abs(ordered - ranks + 1 / n)).max(
+        axis=1
+    )
     exceeds = np.mean(distance > band)
     assert exceeds <= delta + 2 * math.sqrt(delta / draws)
     assert exceeds >= delta / 2  # and the band is not wide for nothing
@@ -70,7 +83,9 @@ def test_dkw_band_holds_for_all_thresholds_at_once(n, delta):
 def thresholds_at(table, closeness, base, n_classes):
     thresholds = np.full(n_classes, base)
     for label, rows in table.groupby("label"):
-        thresholds[label] = rows["threshold"][rows["closeness"] <= closeness + TOLERANCE].iloc[0]
+        thresholds[label] = rows["threshold"][
+            rows["closeness"] <= closeness + TOLERANCE
+        ].iloc[0]
     return thresholds
 
 
@@ -78,17 +93,31 @@ def test_fixed_sequence_keeps_its_promise_where_the_first_passing_threshold_does
     """Nine groups, the smallest 0.3% of 50,000 points; 200 calibrations; classwise demographic parity at delta = .1."""
     population, rng = nine_groups(), np.random.default_rng(5)
     truth = population.truth(tps, 3_000_000, np.random.default_rng(6))
-    goals = {0.05: 0.023, 0.10: 0.071, 0.20: 0.155}  # mean true gaps of a plain version of the guarantee
+    goals = {
+        0.05: 0.023,
+        0.10: 0.071,
+        0.20: 0.155,
+    }  # mean true gaps of a plain version of the guarantee
     gaps = {(guarantee, c): [] for guarantee in ("none", "fixed-sequence") for c in goals}
     for _ in range(200):
         probs, y, groups = population.draw(50_000, rng)
         scores = tps(probs)
         base = conformal_quantile(scores[np.arange(len(y)), y], 0.1)
         for guarantee in ("none", "fixed-sequence"):
-            table = frontier(scores, y, groups, "demographic_parity", classwise=True, guarantee=guarantee, delta=0.1)
+            table = frontier(
+                scores,
+                y,
+                groups,
+                "demographic_parity",
+                classwise=True,
+                guarantee=guarantee,
+                delta=0.1,
+            )
             for c in goals:
                 thresholds = thresholds_at(table, c, base, population.n_classes)
-                gaps[guarantee, c].append(truth.disparity(thresholds, "demographic_parity"))
+                gaps[guarantee, c].append(
+                    truth.disparity(thresholds, "demographic_parity")
+                )
     report = {key: (np.mean(np.array(v) > key[1]), np.mean(v)) for key, v in gaps.items()}
     for c, goal in goals.items():
         assert report["fixed-sequence", c][0] <= 0.1, report
@@ -111,7 +140,13 @@ METRICS = {
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("classwise", [False, True], ids=["single", "classwise"])
 def test_fixed_sequence_exceeds_c_no_more_often_than_delta(name, classwise):
-    population, rng, c, delta, draws = two_groups(), np.random.default_rng(7), METRICS[name], 0.3, 150
+    population, rng, c, delta, draws = (
+        two_groups(),
+        np.random.default_rng(7),
+        METRICS[name],
+        0.3,
+        150,
+    )
     truth = population.truth(tps, 600_000, np.random.default_rng(8))
     grid = np.linspace(0, 1, 201)
     exceeds, finite = 0, 0

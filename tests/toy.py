@@ -28,7 +28,9 @@ def toy(n=400, n_classes=3, seed=0, unlabelled=0.0, edges=True, noise=1.0) -> Da
     X = rng.normal(0, noise, (n, 3)) + np.stack([y, (y == 1) * 1.0, 0 * y], axis=1)
     order = np.argsort(y + rng.normal(0, 0.3, n))
     pairs = np.concatenate([[order[k:], order[: n - k]] for k in (1, 2, 5)], axis=1)
-    pairs = pairs[:, (pairs >= n // 50).all(axis=0)]  # the first few nodes have no neighbours
+    pairs = pairs[
+        :, (pairs >= n // 50).all(axis=0)
+    ]  # the first few nodes have no neighbours
     return Dataset(
         name="toy",
         source="simulated",

@@ -25,7 +25,9 @@ if "google.colab" in sys.modules:  # Colab has the libraries; it lacks only this
 
 def repository(root: Path = ROOT) -> str:
     """The repository's public address, or ''."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cfhelpers"]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))[
+        "tool"
+    ]["cfhelpers"]
     address = settings["repository"]
     if address and not re.fullmatch(r"https://[\w.-]+/[\w./-]*\w", address):
         raise ValueError(
@@ -39,7 +41,9 @@ def badges(address: str, file: str) -> str:
     if not address:
         return ""
     on_github = address.removeprefix("https://github.com/")
-    where = f"git/{quote(address, safe='')}" if on_github == address else f"gh/{on_github}"
+    where = (
+        f"git/{quote(address, safe='')}" if on_github == address else f"gh/{on_github}"
+    )
     line = f"{BINDER}(https://mybinder.org/v2/{where}/{BRANCH}?urlpath=lab/tree/{file})"
     if on_github != address:
         line += f" {COLAB}(https://colab.research.google.com/github/{on_github}/blob/{BRANCH}/{file})"
@@ -59,10 +63,18 @@ def with_setup(notebook, address: str):
 
     cells = [cell for cell in notebook.cells if TAG not in cell.metadata.get("tags", [])]
     if address:
-        (place,) = (i for i, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
-        setup = new_code_cell(SETUP.format(address=address), metadata={"tags": [TAG]}, id="on-colab")
+        (place,) = (
+            i
+            for i, cell in enumerate(cells)
+            if "parameters" in cell.metadata.get("tags", [])
+        )
+        setup = new_code_cell(
+            SETUP.format(address=address), metadata={"tags": [TAG]}, id="on-colab"
+        )
         cells.insert(place + 1, setup)
-    for number, cell in enumerate((cell for cell in cells if cell.cell_type == "code"), start=1):
+    for number, cell in enumerate(
+        (cell for cell in cells if cell.cell_type == "code"), start=1
+    ):
         cell.execution_count = number
         for output in cell.outputs:
             if output.output_type == "execute_result":
@@ -78,11 +90,16 @@ def update(root: Path = ROOT) -> None:
     address = repository(root)
     notebooks = sorted((root / "notebooks").glob(WITHOUT_TORCH))
     readme = root / "README.md"
-    text = with_badges(readme.read_text(encoding="utf-8"), badges(address, f"notebooks/{notebooks[0].name}"))
+    text = with_badges(
+        readme.read_text(encoding="utf-8"),
+        badges(address, f"notebooks/{notebooks[0].name}"),
+    )
     _replace(readme, text)
     for path in notebooks:
         notebook = with_setup(nbformat.read(path, as_version=4), address)
-        notebook.cells[0].source = with_badges(notebook.cells[0].source, badges(address, f"notebooks/{path.name}"))
+        notebook.cells[0].source = with_badges(
+            notebook.cells[0].source, badges(address, f"notebooks/{path.name}")
+        )
         _replace(path, nbformat.writes(notebook) + "\n")
 
 

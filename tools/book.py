@@ -19,8 +19,12 @@ from gallery import gallery
 import notebooks as tool
 
 ROOT = Path(__file__).resolve().parents[1]
-LINK = re.compile(r"(?P<text>(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<file>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")
-BADGE = re.compile(r"\[!\[([^\]]*)\]\([^)]*\)\]")  # a picture from the network, inside a link
+LINK = re.compile(
+    r"(?P<text>(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<file>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)"
+)
+BADGE = re.compile(
+    r"\[!\[([^\]]*)\]\([^)]*\)\]"
+)  # a picture from the network, inside a link
 
 
 def stage(source: Path, root: Path = ROOT) -> None:
@@ -28,7 +32,10 @@ def stage(source: Path, root: Path = ROOT) -> None:
     shutil.rmtree(source, ignore_errors=True)
     lessons = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     exercises = sorted((root / "notebooks" / "exercises").glob("*.ipynb"))
-    texts = [root / "docs" / "teaching.md", *sorted((root / "docs" / "data").glob("*.md"))]
+    texts = [
+        root / "docs" / "teaching.md",
+        *sorted((root / "docs" / "data").glob("*.md")),
+    ]
     pictures = sorted((root / "figures").rglob("*.p[nd][gf]"))
     for path in [*lessons, *exercises, *texts, *pictures]:
         copy = source / path.relative_to(root)
@@ -42,7 +49,10 @@ def stage(source: Path, root: Path = ROOT) -> None:
     for name, text in generated.items():
         (source / name).write_text(text, encoding="utf-8")
     for path in source.rglob("*.md"):
-        path.write_text(reachable(path.read_text(encoding="utf-8"), path, source, root), encoding="utf-8")
+        path.write_text(
+            reachable(path.read_text(encoding="utf-8"), path, source, root),
+            encoding="utf-8",
+        )
     for path in source.rglob("*.ipynb"):
         nbformat.write(still(nbformat.read(path, as_version=4), path, source, root), path)
 
@@ -54,7 +64,11 @@ def still(notebook, path: Path, source: Path, root: Path):
         if cell.cell_type == "markdown":
             cell.source = reachable(cell.source, path, source, root)
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if tool.WIDGET_VIEW not in output.get("data", {})]
+            cell.outputs = [
+                output
+                for output in cell.outputs
+                if tool.WIDGET_VIEW not in output.get("data", {})
+            ]
             for output in tool.figures(cell):
                 alt = output.metadata.get("image/png", {}).get("alt")
                 cell.metadata["mystnb"] = {"image": {"alt": alt}} if alt else {}
@@ -69,12 +83,18 @@ def reachable(text: str, path: Path, source: Path, root: Path) -> str:
         file, anchor = match["file"], match["anchor"] or ""
         if "://" in file or file.startswith("mailto:"):
             return match[0]
-        anchor = re.sub(r"[^\w\-#]", "", anchor.lower())  # Jupyter's anchors keep capitals, Sphinx's do not
+        anchor = re.sub(
+            r"[^\w\-#]", "", anchor.lower()
+        )  # Jupyter's anchors keep capitals, Sphinx's do not
         target = (path.parent / file).resolve()
         if not file or target.is_file():
             return f"{match['text']}({file}{anchor})"
         name = target.relative_to(source.resolve()).as_posix()
-        return f"{match['text']}({address}/blob/HEAD/{name})" if address else match["text"][1:-1]
+        return (
+            f"{match['text']}({address}/blob/HEAD/{name})"
+            if address
+            else match["text"][1:-1]
+        )
 
     return LINK.sub(link, BADGE.sub(r"[\1]", text))
 
@@ -85,7 +105,9 @@ def index(root: Path, lessons: list[Path], exercises: list[Path]) -> str:
     def parts(paths):
         return [path.relative_to(root).with_suffix("").as_posix() for path in paths]
 
-    cards = sorted(path for path in (root / "docs" / "data").glob("*.md") if path.stem != "README")
+    cards = sorted(
+        path for path in (root / "docs" / "data").glob("*.md") if path.stem != "README"
+    )
     toctrees = {
         "Notebooks": parts(lessons),
         "Exercises": ["docs/teaching", *parts(exercises)],
@@ -93,7 +115,13 @@ def index(root: Path, lessons: list[Path], exercises: list[Path]) -> str:
     }
     text = (root / "README.md").read_text(encoding="utf-8")
     for caption, pages in toctrees.items():
-        text += "\n```{toctree}\n:hidden:\n:caption: " + caption + "\n\n" + "\n".join(pages) + "\n```\n"
+        text += (
+            "\n```{toctree}\n:hidden:\n:caption: "
+            + caption
+            + "\n\n"
+            + "\n".join(pages)
+            + "\n```\n"
+        )
     return text
 
 
@@ -117,13 +145,27 @@ def build(target: Path, root: Path = ROOT) -> int:
     stage(source, root)
     shutil.rmtree(target, ignore_errors=True)
     trees = str(target.parent / "doctrees")
-    return sphinx(["-q", "-W", "--keep-going", "-c", str(root / "docs"), "-d", trees, str(source), str(target)])
+    return sphinx(
+        [
+            "-q",
+            "-W",
+            "--keep-going",
+            "-c",
+            str(root / "docs"),
+            "-d",
+            trees,
+            str(source),
+            str(target),
+        ]
+    )
 
 
 def main(arguments=None) -> int:
     """Command line: `book.py [folder]`, by default build/book/html."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", type=Path, nargs="?", default=ROOT / "build" / "book" / "html")
+    parser.add_argument(
+        "target", type=Path, nargs="?", default=ROOT / "build" / "book" / "html"
+    )
     target = parser.parse_args(arguments).target
     status = build(target)
     if status == 0:

@@ -22,7 +22,9 @@ c.ExecutePreprocessor.timeout = 300  # seconds per cell of a submission
 def course(folder: Path, solutions: Path = SOLUTIONS) -> list[str]:
     """An nbgrader course in a new or empty folder, one assignment per notebook; the assignments' names."""
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"folder: {folder} is not empty; wanted a new one for the course")
+        raise ValueError(
+            f"folder: {folder} is not empty; wanted a new one for the course"
+        )
     names = sorted(path.stem for path in solutions.glob("*.ipynb"))
     for name in names:
         source = folder / "source" / name
@@ -39,10 +41,15 @@ def grader(folder: Path):
     from traitlets.config import Config
 
     here = str(Path(sys.executable).parent)
-    if here not in os.environ["PATH"].split(os.pathsep):  # nbgrader calls alembic by its name
+    if here not in os.environ["PATH"].split(
+        os.pathsep
+    ):  # nbgrader calls alembic by its name
         os.environ["PATH"] = os.pathsep.join([here, os.environ["PATH"]])
     config = Config()
-    config.CourseDirectory.root, config.CourseDirectory.course_id = str(folder), "conformal_fairness"
+    config.CourseDirectory.root, config.CourseDirectory.course_id = (
+        str(folder),
+        "conformal_fairness",
+    )
     config.ExecutePreprocessor.timeout = 300
     return NbGraderAPI(CourseDirectory(config=config), config=config)
 
@@ -59,7 +66,9 @@ def release(folder: Path, name: str) -> Path:
     return folder / "release" / name / f"{name}.ipynb"
 
 
-def exercises(folder: Path, target: Path = EXERCISES, solutions: Path = SOLUTIONS) -> list[Path]:
+def exercises(
+    folder: Path, target: Path = EXERCISES, solutions: Path = SOLUTIONS
+) -> list[Path]:
     """Write the release version of every solution notebook, with no more metadata than the solutions have.
 
     nbgrader works in `folder`, where it leaves its course.
@@ -94,7 +103,10 @@ def main(arguments=None) -> None:
                 print(path.relative_to(ROOT))
     else:
         for name in course(options.folder):
-            print(f"cd {options.folder} && nbgrader generate_assignment {name}", file=sys.stdout)
+            print(
+                f"cd {options.folder} && nbgrader generate_assignment {name}",
+                file=sys.stdout,
+            )
 
 
 if __name__ == "__main__":

@@ -14,13 +14,33 @@ from pathlib import Path
 
 from cfhelpers.paths import atomic_write
 
-KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-QUIET = ["--IPKernelApp.log_level=50"]  # no word on sockets without encryption, nor on the interrupt before it ends
+KERNELSPEC = {
+    "display_name": "Python 3 (ipykernel)",
+    "language": "python",
+    "name": "python3",
+}
+QUIET = [
+    "--IPKernelApp.log_level=50"
+]  # no word on sockets without encryption, nor on the interrupt before it ends
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 KEPT_METADATA = ("tags", "nbgrader")
-TEX = {r"\hat q": "q̂", r"\tilde y": "ỹ", r"\alpha": "α", r"\delta": "δ", r"\lambda": "λ", r"\Lambda": "Λ"}
-TEX |= {r"\le ": "≤ ", r"\ge ": "≥ ", r"\in ": "∈ ", r"\infty": "∞", r"\pi": "π", r"\nu": "ν"}
+TEX = {
+    r"\hat q": "q̂",
+    r"\tilde y": "ỹ",
+    r"\alpha": "α",
+    r"\delta": "δ",
+    r"\lambda": "λ",
+    r"\Lambda": "Λ",
+}
+TEX |= {
+    r"\le ": "≤ ",
+    r"\ge ": "≥ ",
+    r"\in ": "∈ ",
+    r"\infty": "∞",
+    r"\pi": "π",
+    r"\nu": "ν",
+}
 
 
 def parameter_names(notebook) -> list[str]:
@@ -29,7 +49,11 @@ def parameter_names(notebook) -> list[str]:
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", []):
             for node in ast.parse(cell.source).body:
-                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                targets = (
+                    node.targets
+                    if isinstance(node, ast.Assign)
+                    else [getattr(node, "target", None)]
+                )
                 names += [target.id for target in targets if isinstance(target, ast.Name)]
     return names
 
@@ -43,23 +67,36 @@ def check_parameters(notebook, given, name: str = "notebook") -> None:
     """Raise a ValueError for each given parameter that the notebook does not have (papermill only warns)."""
     known = parameter_names(notebook)
     if unknown := [key for key in given if key not in known]:
-        raise ValueError(f"parameters: {name} has no {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+        raise ValueError(
+            f"parameters: {name} has no {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
+        )
 
 
-def run(source: Path, target: Path, parameters: dict, writes: Sequence[Path] = ()) -> None:
+def run(
+    source: Path, target: Path, parameters: dict, writes: Sequence[Path] = ()
+) -> None:
     """Run `source` by papermill; `target` appears last, when every cell has succeeded and `writes` are written anew."""
     import nbformat
     import papermill
 
     notebook = nbformat.read(source, as_version=4)
     check_parameters(notebook, parameters, source.name)
-    if "widgets" in parameter_names(notebook):  # nobody moves them, and their messages can keep a kernel waiting
+    if "widgets" in parameter_names(
+        notebook
+    ):  # nobody moves them, and their messages can keep a kernel waiting
         parameters = {"widgets": False} | parameters
     before = {path: _version(path) for path in writes}
-    options = {"kernel_name": "python3", "cwd": str(source.parent), "extra_arguments": QUIET, "progress_bar": False}
+    options = {
+        "kernel_name": "python3",
+        "cwd": str(source.parent),
+        "extra_arguments": QUIET,
+        "progress_bar": False,
+    }
     with atomic_write(target) as partial:
         papermill.execute_notebook(str(source), str(partial), parameters, **options)
-        if kept := [str(path) for path in writes if _version(path) in (None, before[path])]:
+        if kept := [
+            str(path) for path in writes if _version(path) in (None, before[path])
+        ]:
             raise ValueError(f"writes: {source.name} has not written {', '.join(kept)}")
 
 
@@ -76,11 +113,22 @@ def refresh(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC})
     for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)})
-    options = {"kernel_name": "python3", "extra_arguments": QUIET, "timeout": None, "record_timing": False}
+        cell.metadata = nbformat.from_dict(
+            {key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)}
+        )
+    options = {
+        "kernel_name": "python3",
+        "extra_arguments": QUIET,
+        "timeout": None,
+        "record_timing": False,
+    }
     options["coalesce_streams"] = True  # what is printed in pieces is one text
-    NotebookClient(notebook, resources={"metadata": {"path": path.parent}}, **options).execute()
-    notebook.metadata["language_info"] = nbformat.from_dict({"file_extension": ".py", "name": "python"})
+    NotebookClient(
+        notebook, resources={"metadata": {"path": path.parent}}, **options
+    ).execute()
+    notebook.metadata["language_info"] = nbformat.from_dict(
+        {"file_extension": ".py", "name": "python"}
+    )
     _write(describe_figures(_stable_widgets(_without_progress_bars(notebook))), path)
 
 
@@ -104,13 +152,20 @@ def describe_figures(notebook):
     for cell, below in zip(notebook.cells, notebook.cells[1:], strict=False):
         for output in figures(cell):
             if below.cell_type == "markdown":
-                output.metadata["image/png"] = {**output.metadata.get("image/png", {}), "alt": caption(below.source)}
+                output.metadata["image/png"] = {
+                    **output.metadata.get("image/png", {}),
+                    "alt": caption(below.source),
+                }
     return notebook
 
 
 def figures(cell) -> list:
     """The outputs of a cell that are pictures."""
-    return [output for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
+    return [
+        output
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
 
 
 def caption(source: str) -> str:
@@ -132,12 +187,19 @@ def _without_progress_bars(notebook):
     """Drop finished progress bars: they told a reader who waited, not one who reads."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_progress_bar(output.get("data", {}))]
+            cell.outputs = [
+                output
+                for output in cell.outputs
+                if not _is_progress_bar(output.get("data", {}))
+            ]
     return notebook
 
 
 def _is_progress_bar(data) -> bool:
-    return WIDGET_VIEW in data and re.search(r"\d+(%\||it \[)", data.get("text/plain", "")) is not None
+    return (
+        WIDGET_VIEW in data
+        and re.search(r"\d+(%\||it \[)", data.get("text/plain", "")) is not None
+    )
 
 
 def _stable_widgets(notebook):
@@ -147,12 +209,18 @@ def _stable_widgets(notebook):
     state = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
     shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
     wanted = {key for key in state if key in shown}
-    while more := {key for key in state if key not in wanted and key in json.dumps([state[w] for w in wanted])}:
+    while more := {
+        key
+        for key in state
+        if key not in wanted and key in json.dumps([state[w] for w in wanted])
+    }:
         wanted |= more
     if not wanted:
         notebook.metadata.pop("widgets", None)
         return notebook
-    notebook.metadata.widgets[WIDGET_STATE]["state"] = {key: state[key] for key in state if key in wanted}
+    notebook.metadata.widgets[WIDGET_STATE]["state"] = {
+        key: state[key] for key in state if key in wanted
+    }
     text = json.dumps(notebook)
     for number, key in enumerate((key for key in state if key in wanted), start=1):
         text = text.replace(key, f"{number:032x}")
@@ -170,7 +238,13 @@ def main(arguments=None) -> None:
     one.add_argument("source", type=Path)
     one.add_argument("target", type=Path)
     one.add_argument("parameters", nargs="*", metavar="name=value")
-    one.add_argument("--writes", type=Path, nargs="*", default=[], help="files that the notebook must write")
+    one.add_argument(
+        "--writes",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="files that the notebook must write",
+    )
     for name in ("refresh", "describe"):
         commands.add_parser(name).add_argument("paths", type=Path, nargs="+")
     options = parser.parse_args(arguments)
@@ -178,11 +252,20 @@ def main(arguments=None) -> None:
         begin, outcome = time.perf_counter(), "failed after"
         print(f"{options.target.stem} begins", file=sys.stderr, flush=True)
         try:
-            run(options.source, options.target, dict(map(_parameter, options.parameters)), options.writes)
+            run(
+                options.source,
+                options.target,
+                dict(map(_parameter, options.parameters)),
+                options.writes,
+            )
             outcome = "took"
         finally:
             seconds = time.perf_counter() - begin
-            print(f"{options.target.stem} {outcome} {seconds:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"{options.target.stem} {outcome} {seconds:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
     else:
         for path in options.paths:
             print(f"{options.command} {path}", file=sys.stderr, flush=True)

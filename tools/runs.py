@@ -24,12 +24,24 @@ BY_DATASET, LAST = "09_fairness_by_dataset", "14_scorecard"
 FOLDERS = {"figure": "figures", "table": "results/tables"}
 SUFFIXES = {"figure": ("png", "pdf"), "table": ("csv", "md", "tex")}
 ALSO_WRITES = {  # beside what the catalogue says
-    "12_batch_gcp": ["results/runs/{}/batch_gcp_acs_income.parquet", "results/runs/{}/batch_gcp_acs_education.parquet"],
+    "12_batch_gcp": [
+        "results/runs/{}/batch_gcp_acs_income.parquet",
+        "results/runs/{}/batch_gcp_acs_education.parquet",
+    ],
     LAST: ["results/scorecard.csv"],
 }
 OPTIONS = ["--quiet", "rules", "host", "reason", "--cores=2", "--scheduler=greedy"]
 OPTIONS += ["--keep-going", "--rerun-incomplete", "--nolock"]
-NOISE = ("Assuming", "Execute", "Finished", "Provided cores", "Rules claiming", "Select jobs", "Using shell", "host:")
+NOISE = (
+    "Assuming",
+    "Execute",
+    "Finished",
+    "Provided cores",
+    "Rules claiming",
+    "Select jobs",
+    "Using shell",
+    "host:",
+)
 
 
 @dataclass
@@ -55,15 +67,32 @@ def plan(profile: str = "quick", root: Path = ROOT) -> dict[str, Run]:
         if stem == BY_DATASET:
             name = _rows(parameters)
             if name not in shown:
-                raise ValueError(f"profiles/{profile}.yaml: {stem} has no run {name}; it has {', '.join(shown)}")
+                raise ValueError(
+                    f"profiles/{profile}.yaml: {stem} has no run {name}; it has {', '.join(shown)}"
+                )
             made, shown = [row for row in made if name in row["runs"].split()], []
-            name, writes = f"{profile}/{stem[:2]}_{name}", [f"results/runs/{profile}/{name}.parquet"]
+            name, writes = (
+                f"{profile}/{stem[:2]}_{name}",
+                [f"results/runs/{profile}/{name}.parquet"],
+            )
         else:
-            name, writes = f"{profile}/{stem}", [file.format(profile) for file in ALSO_WRITES.get(stem, [])]
+            name, writes = (
+                f"{profile}/{stem}",
+                [file.format(profile) for file in ALSO_WRITES.get(stem, [])],
+            )
         writes += [file for row in made for file in files(row, profile)]
-        runs[name] = Run(stem, parameters, writes, [f"{profile}/{BY_DATASET[:2]}_{rows}" for rows in shown])
+        runs[name] = Run(
+            stem,
+            parameters,
+            writes,
+            [f"{profile}/{BY_DATASET[:2]}_{rows}" for rows in shown],
+        )
     for name, run in runs.items():
-        run.needs = [other for other in runs if other in run.needs or (run.notebook == LAST and other != name)]
+        run.needs = [
+            other
+            for other in runs
+            if other in run.needs or (run.notebook == LAST and other != name)
+        ]
     return runs
 
 
@@ -73,16 +102,23 @@ def _rows(parameters: dict) -> str:
 
 def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None]]:
     """The notebooks that a profile runs and their parameters, checked; None for one that runs as it is."""
-    path, stems = root / "profiles" / f"{profile}.yaml", [file.stem for file in _sources(root)]
+    path, stems = (
+        root / "profiles" / f"{profile}.yaml",
+        [file.stem for file in _sources(root)],
+    )
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     others = settings.pop("others", False)
     entries = []
     for stem, given in settings.items():
         if stem not in stems:
-            raise ValueError(f"profiles/{path.name}: there is no notebook {stem}; there are {', '.join(stems)}")
+            raise ValueError(
+                f"profiles/{path.name}: there is no notebook {stem}; there are {', '.join(stems)}"
+            )
         notebook = nbformat.read(root / "notebooks" / f"{stem}.ipynb", as_version=4)
         for parameters in given if isinstance(given, list) else [given or {}]:
-            tool.check_parameters(notebook, [*parameters, "profile"], f"profiles/{path.name}: {stem}")
+            tool.check_parameters(
+                notebook, [*parameters, "profile"], f"profiles/{path.name}: {stem}"
+            )
             entries.append((stem, parameters))
     _check_data(path.name, [parameters for _, parameters in entries])
     return [(stem, None) for stem in stems if others and stem not in settings] + entries
@@ -97,8 +133,12 @@ def _check_data(name: str, entries: list[dict]) -> None:
     folder = os.environ.get("CFHELPERS_DATA", "")
     found = folder and Path(folder).is_dir() and any(Path(folder).iterdir())
     if not found and any(parameters.get("source") == "local" for parameters in entries):
-        wanted = "CFHELPERS_DATA=/path/to/data make paper; docs/data/README.md lists the files"
-        raise ValueError(f"CFHELPERS_DATA: found {folder!r}; profiles/{name} reads real data there. Wanted: {wanted}")
+        wanted = (
+            "CFHELPERS_DATA=/path/to/data make paper; docs/data/README.md lists the files"
+        )
+        raise ValueError(
+            f"CFHELPERS_DATA: found {folder!r}; profiles/{name} reads real data there. Wanted: {wanted}"
+        )
 
 
 def read_catalogue(root: Path = ROOT) -> list[dict[str, str]]:
@@ -142,11 +182,17 @@ def main(arguments: list[str]) -> None:
     except ValueError as error:
         sys.exit(str(error))
     Path(".snakemake").mkdir(exist_ok=True)
-    with open(".snakemake/at_work", "w") as lock:  # held until this process ends, however it ends
+    with open(
+        ".snakemake/at_work", "w"
+    ) as lock:  # held until this process ends, however it ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Another run is at work in this folder; waiting for it.", file=sys.stderr, flush=True)
+            print(
+                "Another run is at work in this folder; waiting for it.",
+                file=sys.stderr,
+                flush=True,
+            )
             fcntl.flock(lock, fcntl.LOCK_EX)
         clear()
         renew(runs)

@@ -15,11 +15,19 @@ __all__ = [
     "tune_halves",
 ]
 
-_LOADERS = {"credit": "credit", "acs_income": "acs", "acs_education": "acs", "pokec_n": "pokec", "pokec_z": "pokec"}
+_LOADERS = {
+    "credit": "credit",
+    "acs_income": "acs",
+    "acs_education": "acs",
+    "pokec_n": "pokec",
+    "pokec_z": "pokec",
+}
 NAMES = tuple(_LOADERS)
 
 
-def load_dataset(name: str, source: str | None = None, *, attribute=None, **options) -> Dataset:
+def load_dataset(
+    name: str, source: str | None = None, *, attribute=None, **options
+) -> Dataset:
     """The dataset `name` from `source` (None: its default), with groups by `attribute`, one name or several.
 
     `options` are those of the dataset's own module: graph (credit); year, states, horizon, brackets (acs); n, seed
@@ -27,7 +35,9 @@ def load_dataset(name: str, source: str | None = None, *, attribute=None, **opti
     """
     if name not in _LOADERS:
         raise ValueError(f"name: found {name!r}; wanted one of {', '.join(NAMES)}")
-    return import_module(f"{__name__}.{_LOADERS[name]}").load(name, source, attribute=attribute, **options)
+    return import_module(f"{__name__}.{_LOADERS[name]}").load(
+        name, source, attribute=attribute, **options
+    )
 
 
 def credit_probabilities():

@@ -45,20 +45,38 @@ class Dataset:
 
     def counts(self) -> pd.DataFrame:
         """Labelled rows per group (rows) and label (columns), named; zero where a cell is empty."""
-        table = pd.crosstab(pd.Series(self.groups, name="group"), pd.Series(self.y, name="label"))
-        table = table.reindex(index=self.group_names, columns=range(self.n_classes), fill_value=0)
+        table = pd.crosstab(
+            pd.Series(self.groups, name="group"), pd.Series(self.y, name="label")
+        )
+        table = table.reindex(
+            index=self.group_names, columns=range(self.n_classes), fill_value=0
+        )
         return table.set_axis(list(self.label_names), axis=1)
 
     def __repr__(self) -> str:
-        labelled, counts, columns = int((self.y >= 0).sum()), self.counts(), list(self.X.columns)
-        features = ", ".join(columns if len(columns) <= 20 else [*columns[:12], f"… and {len(columns) - 12} more"])
+        labelled, counts, columns = (
+            int((self.y >= 0).sum()),
+            self.counts(),
+            list(self.X.columns),
+        )
+        features = ", ".join(
+            columns
+            if len(columns) <= 20
+            else [*columns[:12], f"… and {len(columns) - 12} more"]
+        )
         lines = {
             "source": self.source,
-            "rows": f"{len(self):,}" + (f", {labelled:,} labelled" if labelled < len(self) else ""),
+            "rows": f"{len(self):,}"
+            + (f", {labelled:,} labelled" if labelled < len(self) else ""),
             "features": f"{len(columns)}: {features}",
-            "groups": f"by {self.attribute}: " + "; ".join(f"{g} {n:,}" for g, n in counts.sum(axis=1).items()),
-            "classes": "; ".join(f"{label} {n:,}" for label, n in counts.sum(axis=0).items()),
-            "edges": "" if self.edge_index is None else f"{self.edge_index.shape[1] // 2:,} undirected",
+            "groups": f"by {self.attribute}: "
+            + "; ".join(f"{g} {n:,}" for g, n in counts.sum(axis=1).items()),
+            "classes": "; ".join(
+                f"{label} {n:,}" for label, n in counts.sum(axis=0).items()
+            ),
+            "edges": ""
+            if self.edge_index is None
+            else f"{self.edge_index.shape[1] // 2:,} undirected",
             "dropped": "; ".join(f"{n:,} {reason}" for reason, n in self.dropped.items()),
             "missing": ", ".join(self.missing),
             "notes": "; ".join(self.notes),
@@ -66,19 +84,30 @@ class Dataset:
             "cite": self.citation,
         }
         wrap = textwrap.TextWrapper(110, subsequent_indent=" " * 12)
-        return "\n".join([self.name, *(wrap.fill(f"  {key:<10}{text}") for key, text in lines.items() if text)])
+        return "\n".join(
+            [
+                self.name,
+                *(wrap.fill(f"  {key:<10}{text}") for key, text in lines.items() if text),
+            ]
+        )
 
 
 def group_by(columns: dict[str, np.ndarray], attribute) -> dict:
     """`groups`, `group_names` (largest first) and `attribute` of a Dataset by one of `columns` or several, crossed."""
     chosen = (attribute,) if isinstance(attribute, str) else tuple(attribute)
     if not chosen or not set(chosen) <= set(columns):
-        raise ValueError(f"attribute: found {attribute!r}; wanted one or several of {', '.join(map(repr, columns))}")
+        raise ValueError(
+            f"attribute: found {attribute!r}; wanted one or several of {', '.join(map(repr, columns))}"
+        )
     groups = pd.Series(columns[chosen[0]], dtype=object)
     for other in chosen[1:]:
         groups = groups + ", " + columns[other].astype(object)
     names = tuple(groups.value_counts().index)
-    return {"groups": groups.to_numpy(), "group_names": names, "attribute": " × ".join(chosen)}
+    return {
+        "groups": groups.to_numpy(),
+        "group_names": names,
+        "attribute": " × ".join(chosen),
+    }
 
 
 def undirected(pairs: np.ndarray, n: int) -> np.ndarray:
@@ -108,20 +137,48 @@ def resplit(dataset: Dataset, parts: np.ndarray, seed: int) -> np.ndarray:
 
 def tune_halves(dataset: Dataset, parts: np.ndarray, seed: int) -> np.ndarray:
     """`parts` with half of each (group, label) cell of the calibration rows called "tune"."""
-    return _divide(dataset, parts, ["calibration"], ("tune", "calibration"), (0.5, 0.5), [seed, STREAM, 1])
+    return _divide(
+        dataset,
+        parts,
+        ["calibration"],
+        ("tune", "calibration"),
+        (0.5, 0.5),
+        [seed, STREAM, 1],
+    )
 
 
-def _divide(dataset: Dataset, parts: np.ndarray, old, new, fractions, seed: list[int]) -> np.ndarray:
+def _divide(
+    dataset: Dataset, parts: np.ndarray, old, new, fractions, seed: list[int]
+) -> np.ndarray:
     """`parts` with `new` for `old`; within a cell each new part has its fraction, rounded up or down at random."""
-    rng, parts, rows = np.random.default_rng(seed), np.array(parts), np.flatnonzero(np.isin(parts, old))
+    rng, parts, rows = (
+        np.random.default_rng(seed),
+        np.array(parts),
+        np.flatnonzero(np.isin(parts, old)),
+    )
     cell = pd.factorize(dataset.groups[rows])[0] * dataset.n_classes + dataset.y[rows]
     order = np.lexsort((rng.random(len(rows)), cell))
     _, start, size = np.unique(cell[order], return_index=True, return_counts=True)
     first = rows[order[start]]
-    names = zip(dataset.groups[first], np.array(dataset.label_names)[dataset.y[first]], size, strict=True)
-    if small := [f"{group} / {label} ({n})" for group, label, n in names if n * min(fractions) < 1]:
-        warnings.warn("too few rows to reach every part: " + ", ".join(small), stacklevel=3)
-    place = np.arange(len(rows)) - np.repeat(start, size) + np.repeat(rng.random(len(size)), size)
-    part = np.searchsorted(np.cumsum(fractions)[:-1], place / np.repeat(size, size), side="right")
+    names = zip(
+        dataset.groups[first],
+        np.array(dataset.label_names)[dataset.y[first]],
+        size,
+        strict=True,
+    )
+    if small := [
+        f"{group} / {label} ({n})" for group, label, n in names if n * min(fractions) < 1
+    ]:
+        warnings.warn(
+            "too few rows to reach every part: " + ", ".join(small), stacklevel=3
+        )
+    place = (
+        np.arange(len(rows))
+        - np.repeat(start, size)
+        + np.repeat(rng.random(len(size)), size)
+    )
+    part = np.searchsorted(
+        np.cumsum(fractions)[:-1], place / np.repeat(size, size), side="right"
+    )
     parts[rows[order]] = np.array(new)[part]
     return parts

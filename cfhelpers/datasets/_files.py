@@ -25,10 +25,14 @@ def local_folders() -> list[Path]:
 def not_found(what: str, tried: list[Path]) -> FileNotFoundError:
     """The error for missing local files, with every place that was looked at."""
     advice = "set CFHELPERS_DATA to the folder that holds it, or take another source"
-    return FileNotFoundError("\n  ".join([f"{what}: not found; {advice}. Looked for", *map(str, tried)]))
+    return FileNotFoundError(
+        "\n  ".join([f"{what}: not found; {advice}. Looked for", *map(str, tried)])
+    )
 
 
-def fetch(url: str, path: Path, check: Callable[[Path], object], unpack: Callable = os.replace) -> Path:
+def fetch(
+    url: str, path: Path, check: Callable[[Path], object], unpack: Callable = os.replace
+) -> Path:
     """`path`, from the cache or from `url`; it appears only when it is complete and `check(path)` has passed.
 
     `unpack(download, target)` turns what was downloaded into what is kept. The checksum of what is kept stands beside
@@ -37,7 +41,9 @@ def fetch(url: str, path: Path, check: Callable[[Path], object], unpack: Callabl
     note = path.with_name(f"{path.name}.sha256")
     if path.exists():
         if note.exists() and note.read_text().split()[0] != _sha256(path):
-            raise DownloadError(f"{path}: changed since it was downloaded; delete it to download it anew")
+            raise DownloadError(
+                f"{path}: changed since it was downloaded; delete it to download it anew"
+            )
         return path
     with paths.atomic_write(path) as partial:
         download = partial.with_name(f"{partial.name}.download")
@@ -62,7 +68,10 @@ def _sha256(path: Path) -> str:
 def _receive(url: str, target: Path) -> None:
     """Stream `url` to `target`; a web page in place of a file and a short answer are errors."""
     request = urllib.request.Request(_secure(url), headers={"User-Agent": "cfhelpers"})
-    with urllib.request.urlopen(request, timeout=60) as answer, open(target, "wb") as file:
+    with (
+        urllib.request.urlopen(request, timeout=60) as answer,
+        open(target, "wb") as file,
+    ):
         _secure(answer.url)
         if answer.headers.get_content_type() == "text/html":
             raise ValueError("the server sent a web page")

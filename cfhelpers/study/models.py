@@ -13,28 +13,11 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
-from cfhelpers import paths
+from cfhelpers._cache import cached, fingerprint
 from cfhelpers._checks import as_array, one_of
-from cfhelpers.artifacts import cached, fingerprint
 from cfhelpers.datasets import PARTS, Dataset, split
+from cfhelpers.study.presets import MODELS, NAMES, PROFILES, XGBOOST, preset
 
-MODELS = ("xgboost", "gcn", "sage", "gat")
-PROFILES = paths.PROFILES
-NAMES = ("learning_rate", "n_estimators", "max_depth", "gamma")
-NAMES += ("colsample_bytree", "colsample_bylevel", "colsample_bynode", "subsample")
-# "paper": what the authors stored; "quick": as good on the validation rows within .005, in a fraction of the time
-XGBOOST = {
-    "paper": {
-        "credit": (0.054671586, 392, 4, 0.885100441, 0.359634056, 0.841072710, 0.883515525, 0.907572802),
-        "acs_income": (0.031467304, 117, 18, 0.778156751, 0.902509111, 0.983963757, 0.849368923, 0.730739681),
-        "acs_education": (0.001542747, 330, 21, 0.896038388, 0.729190807, 0.918665828, 0.760041677, 0.724598869),
-    },
-    "quick": {
-        "credit": (0.054671586, 392, 4, 0.885100441, 0.359634056, 0.841072710, 0.883515525, 0.907572802),
-        "acs_income": (0.1, 120, 8, 0.8, 0.9, 1.0, 1.0, 0.8),
-        "acs_education": (0.1, 120, 8, 0.8, 0.9, 1.0, 1.0, 0.8),
-    },
-}
 PATIENCE = 20  # trees without a better validation loss
 
 
@@ -49,23 +32,9 @@ class BaseModel:
     parts: np.ndarray = field(repr=False)
     accuracy: dict[str, float]
     seconds: float
-    history: pd.DataFrame = field(repr=False)  # a row per epoch or tree: loss, accuracy on the validation rows
-
-
-def preset(dataset: Dataset, model: str = "xgboost", profile: str = "quick") -> dict[str, Any]:
-    """The parameters of a model for a dataset: for XGBoost the authors' own (paper) or quicker ones (quick).
-
-    For the graph models and "cfgnn", whose settings were never published: the best that `tuning` found for this dataset
-    and source, as profiles/settings.yaml has it; none, which means the model's defaults, where it has no such entry.
-    """
-    one_of(profile, "profile", PROFILES), one_of(model, "model", (*MODELS, "cfgnn"))
-    if model == "xgboost":
-        one_of(dataset.name, "dataset", tuple(XGBOOST[profile]))
-        return dict(zip(NAMES, XGBOOST[profile][dataset.name], strict=True))
-    from cfhelpers import tuning
-
-    record = tuning.load_settings(profile).get((dataset.name, dataset.source, model))
-    return record["parameters"] if record else {}
+    history: pd.DataFrame = field(
+        repr=False
+    )  # a row per epoch or tree: loss, accuracy on the validation rows
 
 
 def base_model(
@@ -85,18 +54,35 @@ def base_model(
     """
     one_of(profile, "profile", PROFILES)
     if model is None and dataset.name not in XGBOOST[profile]:
-        options = {"profile": profile, "parameters": parameters, "seed": seed, "parts": parts}
+        options = {
+            "profile": profile,
+            "parameters": parameters,
+            "seed": seed,
+            "parts": parts,
+        }
         options |= {"device": device, "progress": progress}
-        return max((base_model(dataset, name, **options) for name in MODELS[1:]), key=lambda m: m.accuracy["valid"])
+        return max(
+            (base_model(dataset, name, **options) for name in MODELS[1:]),
+            key=lambda m: m.accuracy["valid"],
+        )
     model = one_of(model or "xgboost", "model", MODELS)
     parameters = preset(dataset, model, profile) if parameters is None else parameters
-    parts, device = split(dataset, seed) if parts is None else as_array(parts), device or _device(model)
+    parts, device = (
+        split(dataset, seed) if parts is None else as_array(parts),
+        device or _device(model),
+    )
     library = "xgboost" if model == "xgboost" else "torch"
-    defaults = {"patience": PATIENCE} if model == "xgboost" else import_module("cfhelpers.gnn").DEFAULTS
+    defaults = (
+        {"patience": PATIENCE}
+        if model == "xgboost"
+        else import_module("cfhelpers.gnn").DEFAULTS
+    )
     key = {
         "data": dataset.name,
         "source": dataset.source,
-        "content": fingerprint(dataset.X, dataset.y, *([] if model == "xgboost" else [dataset.edge_index])),
+        "content": fingerprint(
+            dataset.X, dataset.y, *([] if model == "xgboost" else [dataset.edge_index])
+        ),
         "parts": fingerprint(parts),
         "model": model,
         "parameters": defaults | parameters,
@@ -107,14 +93,21 @@ def base_model(
 
     def compute():
         start = time.perf_counter()
-        probs, history = train(dataset, parts, model, parameters, seed=seed, device=device, progress=progress)
-        return {"probs": probs, "duration": np.array(time.perf_counter() - start)} | history
+        probs, history = train(
+            dataset, parts, model, parameters, seed=seed, device=device, progress=progress
+        )
+        return {
+            "probs": probs,
+            "duration": np.array(time.perf_counter() - start),
+        } | history
 
     stored = cached(f"{dataset.name}-{model}", key, compute)
     probs, seconds = stored.pop("probs"), float(stored.pop("duration"))
     right = probs.argmax(axis=1) == dataset.y
     accuracy = {part: float(right[parts == part].mean()) for part in PARTS}
-    return BaseModel(model, parameters, seed, probs, parts, accuracy, seconds, pd.DataFrame(stored))
+    return BaseModel(
+        model, parameters, seed, probs, parts, accuracy, seconds, pd.DataFrame(stored)
+    )
 
 
 def train(
@@ -132,34 +125,67 @@ def train(
     rows = [int((parts == part).sum()) for part in PARTS[:2]]
     if len(parts) != len(dataset) or not all(rows):
         found = f"{len(parts)} parts for {len(dataset)} rows, {rows[0]} 'train', {rows[1]} 'valid'"
-        raise ValueError(f"parts: found {found}; wanted one for each row, and some of both")
+        raise ValueError(
+            f"parts: found {found}; wanted one for each row, and some of both"
+        )
     if one_of(model, "model", MODELS) == "xgboost":
-        return _xgboost(dataset, parts, parameters, seed, device or _device(model), progress)
+        return _xgboost(
+            dataset, parts, parameters, seed, device or _device(model), progress
+        )
     from cfhelpers import gnn
 
     if dataset.edge_index is None:
-        raise ValueError(f"model: found {model!r} for {dataset.name} without edges; wanted 'xgboost', or its graph")
+        raise ValueError(
+            f"model: found {model!r} for {dataset.name} without edges; wanted 'xgboost', or its graph"
+        )
     options = {"seed": seed, "device": device, "progress": progress}
-    return gnn.fit(dataset.X, dataset.y, dataset.edge_index, parts, dataset.n_classes, model, parameters, **options)
+    return gnn.fit(
+        dataset.X,
+        dataset.y,
+        dataset.edge_index,
+        parts,
+        dataset.n_classes,
+        model,
+        parameters,
+        **options,
+    )
 
 
 def _xgboost(dataset, parts, parameters, seed, device, progress):
     import xgboost
 
     if unknown := set(parameters) - set(NAMES):
-        raise ValueError(f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(NAMES)}")
+        raise ValueError(
+            f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(NAMES)}"
+        )
 
     class Bar(xgboost.callback.TrainingCallback):
         def after_iteration(self, model, epoch, log):
             log = log["validation_0"]
-            bar.set_postfix(loss=f"{log['mlogloss'][-1]:.3f}", valid=f"{1 - log['merror'][-1]:.3f}", refresh=False)
+            bar.set_postfix(
+                loss=f"{log['mlogloss'][-1]:.3f}",
+                valid=f"{1 - log['merror'][-1]:.3f}",
+                refresh=False,
+            )
             bar.update()
 
-    X, y, fit, valid = dataset.X.to_numpy(np.float32), dataset.y, parts == "train", parts == "valid"
-    if (labels := np.unique(y[fit]).tolist()) != (wanted := list(range(dataset.n_classes))):
-        raise ValueError(f"parts: found labels {labels} in the 'train' rows; wanted {wanted}")
+    X, y, fit, valid = (
+        dataset.X.to_numpy(np.float32),
+        dataset.y,
+        parts == "train",
+        parts == "valid",
+    )
+    if (labels := np.unique(y[fit]).tolist()) != (
+        wanted := list(range(dataset.n_classes))
+    ):
+        raise ValueError(
+            f"parts: found labels {labels} in the 'train' rows; wanted {wanted}"
+        )
     with tqdm(
-        total=parameters.get("n_estimators", 100), desc="training xgboost", disable=not progress, leave=False
+        total=parameters.get("n_estimators", 100),
+        desc="training xgboost",
+        disable=not progress,
+        leave=False,
     ) as bar:
         model = xgboost.XGBClassifier(
             **parameters,
@@ -173,8 +199,14 @@ def _xgboost(dataset, parts, parameters, seed, device, progress):
         )
         model.fit(X[fit], y[fit], eval_set=[(X[valid], y[valid])], verbose=False)
     log = model.evals_result()["validation_0"]
-    history = {"epoch": np.arange(len(log["merror"])), "loss": log["mlogloss"], "held_out": 1 - np.array(log["merror"])}
-    return model.predict_proba(X), {name: np.asarray(values, float) for name, values in history.items()}
+    history = {
+        "epoch": np.arange(len(log["merror"])),
+        "loss": log["mlogloss"],
+        "held_out": 1 - np.array(log["merror"]),
+    }
+    return model.predict_proba(X), {
+        name: np.asarray(values, float) for name, values in history.items()
+    }
 
 
 @cache
@@ -187,5 +219,7 @@ def _device(model: str) -> str:
     import xgboost
 
     smi = shutil.which("nvidia-smi")
-    listed = smi and subprocess.run([smi, "-L"], capture_output=True, text=True).stdout.startswith("GPU")
+    listed = smi and subprocess.run(
+        [smi, "-L"], capture_output=True, text=True
+    ).stdout.startswith("GPU")
     return "cuda" if listed and xgboost.build_info().get("USE_CUDA") else "cpu"

@@ -17,8 +17,16 @@ def report(data: str, **parameters: Any) -> None:
     """Print the versions, the parameters, the data's source, and the seconds since this module was imported."""
     versions = {"Python": platform.python_version(), "cfhelpers": __version__}
     versions |= {name: metadata.version(name) for name in PACKAGES}
-    versions |= {name: metadata.version(name) for name in WHERE_USED if name in sys.modules}
-    print("versions    " + " · ".join(f"{name} {version}" for name, version in versions.items()))
-    print("parameters  " + " · ".join(f"{name} = {value}" for name, value in parameters.items()))
+    versions |= {
+        name: metadata.version(name) for name in WHERE_USED if name in sys.modules
+    }
+    print(
+        "versions    "
+        + " · ".join(f"{name} {version}" for name, version in versions.items())
+    )
+    print(
+        "parameters  "
+        + " · ".join(f"{name} = {value}" for name, value in parameters.items())
+    )
     print(f"data        {data}")
     print(f"wall time   {time.perf_counter() - _started:.0f} s")

@@ -9,10 +9,15 @@ import pandas as pd
 import pytest
 
 from cfhelpers import paths
-from cfhelpers.artifacts import cached, fingerprint
+from cfhelpers._cache import cached, fingerprint
 
 ARRAYS = {"probs": np.arange(6, dtype=np.float32).reshape(2, 3), "seconds": np.array(1.5)}
-KEY = {"data": "toy", "parameters": {"lr": 0.1, "layers": 2}, "seed": 0, "schedule": [0.1, 200]}
+KEY = {
+    "data": "toy",
+    "parameters": {"lr": 0.1, "layers": 2},
+    "seed": 0,
+    "schedule": [0.1, 200],
+}
 
 
 @pytest.fixture
@@ -35,14 +40,18 @@ class Counter:
 def assert_same(found, wanted=ARRAYS):
     assert set(found) == set(wanted)
     for name, values in wanted.items():
-        assert found[name].dtype == values.dtype and np.array_equal(found[name], values), name
+        assert found[name].dtype == values.dtype and np.array_equal(
+            found[name], values
+        ), name
 
 
 def test_the_same_key_reads_the_file_and_computes_nothing(artifacts):
     compute = Counter()
     for _ in range(3):
         assert_same(cached("toy", KEY, compute))
-    assert_same(cached("toy", dict(reversed(KEY.items())), compute))  # the order of the key's parts says nothing
+    assert_same(
+        cached("toy", dict(reversed(KEY.items())), compute)
+    )  # the order of the key's parts says nothing
     assert compute.calls == 1
     assert len(list(artifacts.iterdir())) == 1
 
@@ -122,13 +131,22 @@ def test_an_empty_a_cut_and_a_foreign_file_are_computed_again_and_replaced(store
 
 def test_a_damaged_byte_anywhere_never_gives_other_arrays(stored):
     path, good = stored
-    calls = sum(mend(path, good[:k] + bytes([good[k] ^ 1]) + good[k + 1 :]) for k in range(len(good)))
-    assert calls > len(good) / 2  # the others are bytes on which nothing depends, such as dates
+    calls = sum(
+        mend(path, good[:k] + bytes([good[k] ^ 1]) + good[k + 1 :])
+        for k in range(len(good))
+    )
+    assert (
+        calls > len(good) / 2
+    )  # the others are bytes on which nothing depends, such as dates
 
 
 def test_a_pickle_in_the_place_of_a_file_is_not_opened(stored):
     path, _ = stored
-    np.savez(path, key=np.array(['{"name": "toy"}', "probs"], dtype=object), probs=np.array([print], dtype=object))
+    np.savez(
+        path,
+        key=np.array(['{"name": "toy"}', "probs"], dtype=object),
+        probs=np.array([print], dtype=object),
+    )
     assert mend(path, path.read_bytes()) == 1
     with np.load(path, allow_pickle=False) as arrays:
         assert_same({name: arrays[name] for name in ARRAYS})
@@ -157,7 +175,7 @@ def test_a_failure_while_writing_leaves_nothing_behind(artifacts, monkeypatch):
 
 def script(artifacts, body: str) -> list[str]:
     """A Python command whose artifacts live in the test's folder."""
-    head = "import os, time\nimport numpy as np\nfrom pathlib import Path\nfrom cfhelpers import artifacts, paths\n"
+    head = "import os, time\nimport numpy as np\nfrom pathlib import Path\nfrom cfhelpers import _cache, paths\n"
     head += f"paths.ARTIFACTS = Path({str(artifacts)!r})\n"
     return [sys.executable, "-c", head + textwrap.dedent(body)]
 
@@ -169,7 +187,7 @@ def test_a_process_killed_while_writing_leaves_no_file_under_the_final_name(arti
             savez(path, **arrays)
             os._exit(9)  # between the last byte and the renaming
         np.savez = slow
-        artifacts.cached("toy", {"seed": 0}, lambda: {"probs": np.zeros(3)})
+        _cache.cached("toy", {"seed": 0}, lambda: {"probs": np.zeros(3)})
     """
     assert subprocess.run(script(artifacts, body), cwd=paths.ROOT).returncode == 9
     left = [path.name for path in artifacts.iterdir()]
@@ -183,18 +201,21 @@ def test_two_processes_at_once_leave_one_good_file(artifacts):
     artifacts.mkdir()
     body = """
         def compute():
-            me = artifacts.paths.ARTIFACTS.parent / f"here-{os.getpid()}"
+            me = _cache.paths.ARTIFACTS.parent / f"here-{os.getpid()}"
             me.touch()
             for _ in range(2000):  # both are computing before either writes
                 if len(list(me.parent.glob("here-*"))) == 2:
                     break
                 time.sleep(0.01)
             return {"probs": np.arange(200_000.0)}
-        found = artifacts.cached("toy", {"seed": 0}, compute)
+        found = _cache.cached("toy", {"seed": 0}, compute)
         assert np.array_equal(found["probs"], np.arange(200_000.0))
         print("computed")
     """
-    both = [subprocess.Popen(script(artifacts, body), cwd=paths.ROOT, stdout=-1, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(script(artifacts, body), cwd=paths.ROOT, stdout=-1, text=True)
+        for _ in range(2)
+    ]
     assert [process.communicate()[0] for process in both] == ["computed\n"] * 2
     assert len(list(artifacts.iterdir())) == 1
     compute = Counter()
@@ -203,7 +224,10 @@ def test_two_processes_at_once_leave_one_good_file(artifacts):
 
 
 def test_a_fingerprint_changes_with_every_entry_type_shape_order_and_column_name():
-    numbers, frame = np.arange(12.0).reshape(3, 4), pd.DataFrame({"a": [1, 2], "b": [3, 4]})
+    numbers, frame = (
+        np.arange(12.0).reshape(3, 4),
+        pd.DataFrame({"a": [1, 2], "b": [3, 4]}),
+    )
     changed = numbers.copy()
     changed[1, 2] = np.nextafter(changed[1, 2], 9)
     contents = [
@@ -245,7 +269,16 @@ def test_a_fingerprint_tells_objects_apart_that_print_alike():
 
 def test_a_fingerprint_is_of_the_content_not_of_its_place_in_memory():
     numbers = np.arange(12.0).reshape(3, 4)
-    same = [numbers.copy(), np.asfortranarray(numbers), np.arange(24.0)[:12].reshape(3, 4), numbers.tolist()]
+    same = [
+        numbers.copy(),
+        np.asfortranarray(numbers),
+        np.arange(24.0)[:12].reshape(3, 4),
+        numbers.tolist(),
+    ]
     assert {fingerprint(content) for content in same} == {fingerprint(numbers)}
     mixed = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
-    assert fingerprint(mixed) == fingerprint(mixed.copy()) != fingerprint(mixed.assign(b=["x", "None"]))
+    assert (
+        fingerprint(mixed)
+        == fingerprint(mixed.copy())
+        != fingerprint(mixed.assign(b=["x", "None"]))
+    )

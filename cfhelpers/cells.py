@@ -1,0 +1,379 @@
+"""The centre of everything: points per (label, condition on the true label, group).
+
+`CellCounts` holds how many points there are in every cell and how many of them are
+covered. `CellCounts.shares` reduces it to what one metric compares: hits of trials in
+every cell. Coverages, disparities, intervals and tests are all computed from these two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from cfhelpers._checks import as_array, as_scores
+from cfhelpers._sweep import predictive_rank_interval, rank_interval
+from cfhelpers.bounds import clopper_pearson
+from cfhelpers.conformal import prediction_sets, round_down
+from cfhelpers.groups import Groups
+from cfhelpers.metrics import Condition, FairnessMetric, Filter
+
+EQUAL_DIFFERENT = (Condition.EQUAL, Condition.DIFFERENT)
+_POWERS = 2 ** np.arange(8, dtype=np.uint8)
+# Whether each of eight labels is in the set that a byte stands for, (8, 256).
+_BITS = ((np.arange(256) & _POWERS[:, None].astype(int)) > 0).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Covered points and all points per (label, condition, group).
+
+    Attributes
+    ----------
+    covered : integers (…, labels, conditions, groups)
+        Points whose set holds the label. Leading axes, if any, run over thresholds.
+    sizes : integers (labels, conditions, groups)
+        All points of the cell.
+    conditions : tuple
+        ("equal", "different"): points whose true label is the label, and the others.
+        Such a table serves every built-in metric. For a metric with filters of the user's
+        own it has these filters in place of the conditions.
+    group_names : list
+    """
+
+    covered: np.ndarray
+    sizes: np.ndarray
+    conditions: tuple[Any, ...]
+    group_names: list[Any]
+
+    @classmethod
+    def from_sets(
+        cls,
+        sets: np.ndarray,
+        y: np.ndarray,
+        groups: Groups,
+        metric: FairnessMetric | None = None,
+    ) -> "CellCounts":
+        """From prediction sets, boolean (n, K); `metric` where its filters are the user's own."""
+        if metric is None or metric.is_built_in:
+            return cls(*_count_sets(sets, y, groups), EQUAL_DIFFERENT, groups.names)
+        n_classes = sets.shape[1]
+        shape = (n_classes, len(metric.filters), len(groups))
+        covered = np.zeros(shape, np.int64)
+        sizes = np.zeros(shape, np.int64)
+        for label in range(n_classes):
+            for part, filter_ in enumerate(metric.filters):
+                for group, mask in enumerate(group_masks(filter_, y, groups, label)):
+                    covered[label, part, group] = np.count_nonzero(sets[mask, label])
+                    sizes[label, part, group] = np.count_nonzero(mask)
+        return cls(covered, sizes, metric.filters, groups.names)
+
+    @classmethod
+    def from_scores(
+        cls, scores: ArrayLike, threshold: ArrayLike, y: np.ndarray, groups: Groups
+    ) -> "CellCounts":
+        """From scores (n, K) and the threshold that decides on the sets."""
+        return cls.from_sets(prediction_sets(scores, threshold), y, groups)
+
+    @classmethod
+    def from_table(cls, table: pd.DataFrame, labels: Sequence[Any]) -> "CellCounts":
+        """From a plain table: label, true_label (whether y is the label), group, n, covered.
+
+        A cell without a row has no points.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({
+        ...     "label": [0, 1, 0, 1],
+        ...     "true_label": [True, True, False, False],
+        ...     "group": ["a", "b", "b", "a"],
+        ...     "n": [4, 2, 2, 4],
+        ...     "covered": [3, 1, 1, 2],
+        ... })
+        >>> CellCounts.from_table(table, [0, 1]).covered.tolist()
+        [[[3, 0], [0, 1]], [[0, 1], [2, 0]]]
+        """
+        group_codes, names = pd.factorize(table["group"], sort=True)
+        label_codes = pd.Index(list(labels), dtype=object).get_indexer(
+            pd.Index(table["label"], dtype=object)
+        )
+        if (label_codes < 0).any():
+            row = int((label_codes < 0).argmax())
+            raise ValueError(
+                f"label: found {table['label'].iloc[row]!r} in row {row}; "
+                f"wanted one of {list(labels)}"
+            )
+        place = (label_codes, np.where(table["true_label"], 0, 1), group_codes)
+        shape = (len(labels), 2, len(names))
+        covered = np.zeros(shape, np.int64)
+        sizes = np.zeros(shape, np.int64)
+        np.add.at(covered, place, table["covered"].to_numpy(np.int64))
+        np.add.at(sizes, place, table["n"].to_numpy(np.int64))
+        return cls(covered, sizes, EQUAL_DIFFERENT, names.tolist())
+
+    def __add__(self, other: "CellCounts") -> "CellCounts":
+        """Counts of both, where both have the same cells."""
+        if self.conditions != other.conditions or self.group_names != other.group_names:
+            raise ValueError("cells: wanted the same conditions and groups on both sides")
+        return CellCounts(
+            self.covered + other.covered,
+            self.sizes + other.sizes,
+            self.conditions,
+            self.group_names,
+        )
+
+    @property
+    def n_points(self) -> np.ndarray:
+        """Points per group."""
+        return self.sizes[0].sum(axis=0)
+
+    @property
+    def set_sizes(self) -> np.ndarray:
+        """Pairs (point, label) in the sets, per group (…, groups)."""
+        return self.covered.sum(axis=(-3, -2))
+
+    @property
+    def hits(self) -> np.ndarray:
+        """Points whose set holds their true label, per group (…, groups)."""
+        return self.covered[..., :, 0, :].sum(axis=-2)
+
+    def shares(
+        self, metric: FairnessMetric, labels: Sequence[int] | None = None
+    ) -> "Shares":
+        """What a metric compares, for some of the labels (by default all)."""
+        every_label = list(range(len(self.sizes)))
+        chosen = every_label if labels is None else list(labels)
+        if not metric.per_label:
+            trials = self.n_points[None, None]
+            hits = self.hits[..., None, None, :]
+            return Shares(metric, hits, trials, [None], self.group_names)
+        covered = self.covered[..., chosen, :, :]
+        sizes = self.sizes[chosen]
+        if metric.is_predictive:
+            return Shares(
+                metric,
+                hits=covered[..., :1, :],
+                trials=covered.sum(axis=-2, keepdims=True),
+                labels=chosen,
+                group_names=self.group_names,
+                prior_hits=sizes[:, :1],
+                prior_trials=sizes.sum(axis=1, keepdims=True),
+            )
+        return Shares(
+            metric,
+            self._of_filters(covered, metric),
+            self._of_filters(sizes, metric),
+            chosen,
+            self.group_names,
+        )
+
+    def _of_filters(self, counts: np.ndarray, metric: FairnessMetric) -> np.ndarray:
+        """Counts (…, labels, conditions, groups) as (…, labels, filters, groups)."""
+        if self.conditions == metric.filters:
+            return counts
+        parts = {
+            Condition.ANY: counts.sum(axis=-2),
+            Condition.EQUAL: counts[..., 0, :],
+            Condition.DIFFERENT: counts[..., 1, :],
+        }
+        return np.stack([parts[Condition(part)] for part in metric.conditions], axis=-2)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Hits of trials in every cell (…, labels, filters, groups) that a metric compares.
+
+    For coverages a trial is a point of the cell and a hit one that is covered. For
+    predictive values a trial is a point whose set holds the label, and a hit one whose
+    true label it is; `prior_hits` of the `prior_trials` points of the group have it.
+    """
+
+    metric: FairnessMetric
+    hits: np.ndarray
+    trials: np.ndarray
+    labels: list[Any]
+    group_names: list[Any]
+    prior_hits: np.ndarray | None = None
+    prior_trials: np.ndarray | None = None
+
+    @property
+    def values(self) -> np.ndarray:
+        """What was observed; NaN where there are no trials."""
+        with np.errstate(invalid="ignore"):
+            values = self.hits / self.trials
+            if self.metric.is_proxy:
+                values = values - self.prior_hits / self.prior_trials
+        return values
+
+    @property
+    def empty(self) -> list[tuple[Any, Any]]:
+        """(group, label) of the cells without trials."""
+        cells = np.argwhere(np.isnan(self.values))
+        return [
+            (self.group_names[group], self.labels[label]) for label, _, group in cells
+        ]
+
+    @property
+    def losses(self) -> np.ndarray:
+        """The largest loss between groups as observed, (…, labels, filters).
+
+        Cells without trials are left out; -∞ where none is left.
+        """
+        values = self.values
+        is_empty = np.isnan(values)
+        highest = np.where(is_empty, -np.inf, values).max(axis=-1)
+        lowest = np.where(is_empty, np.inf, values).min(axis=-1)
+        with np.errstate(invalid="ignore"):
+            losses = self.metric.loss(highest, lowest)
+        return np.where(is_empty.all(axis=-1), -np.inf, losses)
+
+    @property
+    def disparity(self) -> float:
+        """The largest difference between groups, or the smallest ratio; NaN without trials."""
+        worst = self.losses.max(initial=-np.inf)
+        if np.isneginf(worst):
+            return np.nan
+        return float(self.metric.closeness(worst))
+
+    def rank_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The paper's interval of every cell: [k/(n + 1), (k + 1)/(n + 1)].
+
+        For predictive values it is the product of three such intervals.
+        """
+        if not self.metric.is_predictive:
+            return rank_interval(self.hits, self.trials)
+        with np.errstate(divide="ignore"):
+            return predictive_rank_interval(
+                self.hits,
+                self.trials,
+                self.prior_hits,
+                self.prior_trials,
+                self.metric.is_proxy,
+            )
+
+    def confidence_bounds(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """One-sided bounds of every cell, each wrong with probability at most `level`.
+
+        The proxy's bounds rest on two each, which share the level.
+        """
+        if not self.metric.is_proxy:
+            return clopper_pearson(self.hits, self.trials, level)
+        lower, upper = clopper_pearson(self.hits, self.trials, level / 2)
+        prior_lower, prior_upper = clopper_pearson(
+            self.prior_hits, self.prior_trials, level / 2
+        )
+        return lower - prior_upper, upper - prior_lower
+
+    def rank_losses(self) -> np.ndarray:
+        """The paper's loss of every label and filter: largest upper against smallest lower."""
+        lower, upper = self.rank_bounds()
+        return self.metric.loss(upper.max(axis=-1), lower.min(axis=-1))
+
+    def confidence_losses(self, level: float) -> np.ndarray:
+        """The loss that a test at this level allows for, between two different groups.
+
+        Both bounds that enter a comparison share the level.
+        """
+        lower, upper = self.confidence_bounds(level / 2)
+        if lower.shape[-1] == 1:
+            return np.full(lower.shape[:-1], self.metric.no_loss)
+        # Against each group stands the largest upper bound among the others: the largest
+        # of all, or the second largest against the group that has the largest.
+        largest_other = np.repeat(upper.max(axis=-1, keepdims=True), upper.shape[-1], -1)
+        second = np.partition(upper, -2, axis=-1)[..., -2:-1]
+        at_largest = upper.argmax(axis=-1)[..., None]
+        np.put_along_axis(largest_other, at_largest, second, axis=-1)
+        return self.metric.loss(largest_other, lower).max(axis=-1)
+
+
+class SortedCells:
+    """Scores sorted once within each cell (label, condition, group).
+
+    Any threshold is then quick to count. `counts_at` gives the `CellCounts`.
+
+    Examples
+    --------
+    >>> people = Groups(np.array([0, 1, 0]), ["a", "b"])
+    >>> cells = SortedCells([[0.1, 0.9], [0.4, 0.6], [0.7, 0.3]], np.array([0, 1, 1]), people)
+    >>> cells.counts_at(0.5).covered.tolist()
+    [[[1, 0], [0, 1]], [[1, 0], [0, 0]]]
+    """
+
+    def __init__(self, scores: ArrayLike, y: np.ndarray, groups: Groups) -> None:
+        values = as_scores(scores)
+        n_groups = len(groups)
+        n_classes = values.shape[1]
+        self.dtype = values.dtype
+        self.group_names = groups.names
+        self.sizes = np.empty((n_classes, 2, n_groups), np.int64)
+        self._sorted: list[list[np.ndarray]] = []
+        small = np.min_scalar_type(2 * n_groups)
+        for label, column in enumerate(values.T):
+            cell = (groups.codes + n_groups * (y != label)).astype(small)
+            self.sizes[label] = np.bincount(cell, minlength=2 * n_groups).reshape(
+                2, n_groups
+            )
+            by_cell = column[np.argsort(cell, kind="stable")]
+            parts = np.split(by_cell, np.cumsum(self.sizes[label])[:-1])
+            self._sorted.append([np.sort(part) for part in parts])
+
+    def counts_at(self, threshold: ArrayLike) -> CellCounts:
+        """Points per cell whose score is at most the threshold, one for all labels or one each."""
+        n_classes = len(self.sizes)
+        limits = round_down(np.broadcast_to(as_array(threshold), n_classes), self.dtype)
+        covered = np.empty((n_classes, 2 * len(self.group_names)), np.int64)
+        for label, limit in enumerate(limits):
+            for cell, part in enumerate(self._sorted[label]):
+                covered[label, cell] = np.searchsorted(part, limit, side="right")
+        return CellCounts(
+            covered.reshape(self.sizes.shape),
+            self.sizes,
+            EQUAL_DIFFERENT,
+            self.group_names,
+        )
+
+
+def group_masks(
+    filter_: Filter, y: np.ndarray, groups: Groups, label: int
+) -> list[np.ndarray]:
+    """The points of every group's cell, by a filter whose answers are checked."""
+    masks = []
+    for name in groups.names:
+        mask = np.asarray(filter_(y, groups.values, name, label))
+        if mask.shape != y.shape or mask.dtype != bool:
+            raise ValueError(
+                f"filter: for group {name!r} and label {label} it returned {mask.dtype} of "
+                f"shape {mask.shape}; wanted a boolean mask of shape {y.shape}"
+            )
+        masks.append(mask)
+    return masks
+
+
+def _count_sets(
+    sets: np.ndarray, y: np.ndarray, groups: Groups
+) -> tuple[np.ndarray, np.ndarray]:
+    """Covered and all points (K, 2, groups); the second axis: true label equal, different."""
+    n_classes = sets.shape[1]
+    n_groups = len(groups)
+    own_cell = y * n_groups + groups.codes
+    is_hit = sets.ravel()[np.arange(len(y)) * n_classes + y]
+    equal = np.bincount(own_cell, minlength=n_classes * n_groups)
+    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_groups)
+    sizes = np.empty((n_classes, 2, n_groups), np.int64)
+    sizes[:, 0] = equal.reshape(n_classes, n_groups)
+    sizes[:, 1] = groups.counts - sizes[:, 0]
+    covered = np.empty_like(sizes)
+    covered[:, 0] = equal_covered.reshape(n_classes, n_groups)
+    # A byte says which of eight labels a set holds; bytes are counted by group. This reads
+    # the sets once per eight labels, and was measured to be quicker than a count per label.
+    for first in range(0, n_classes, 8):
+        block = sets[:, first : first + 8].view(np.uint8)
+        width = block.shape[1]
+        byte = (block @ _POWERS[:width]).astype(np.int64)
+        counts = np.bincount(byte * n_groups + groups.codes, minlength=256 * n_groups)
+        in_sets = _BITS @ counts.reshape(256, n_groups)
+        covered[first : first + width, 1] = in_sets[:width]
+    covered[:, 1] -= covered[:, 0]
+    return covered, sizes
