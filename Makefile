@@ -18,7 +18,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.md · tables: results/tables · beside the paper's numbers:" \
 	"results/scorecard.csv · executed notebooks: results/notebooks. Next: make lab opens notebooks/00_start_here.ipynb"
 
-.PHONY: all paper test lint format notebooks exercises book lab bench clean help
+.PHONY: all paper test quick-test lint format notebooks exercises book lab bench clean help
 .DELETE_ON_ERROR:
 
 all: $(READY)  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
@@ -40,6 +40,7 @@ quick-test: lint  ## what a change is most likely to break, in under two minutes
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 format: $(READY)  ## put modules and notebooks in ruff's format
 	$(BIN)/ruff check --fix --exit-zero .
@@ -66,8 +67,8 @@ clean:  ## remove the environments, the executed copies and the book
 	rm -rf $(VENV) $(BENCH) .snakemake results/notebooks build/book
 
 help:  ## list these targets
-	@grep -E '^[a-z]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
-		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@grep -E '^[a-z-]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
+		while IFS='|' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
