@@ -1,17 +1,40 @@
-"""Where things are read and written, the same from a notebook, papermill, nbval or a shell."""
+"""Where things are read and written: the same from a notebook, papermill or a shell."""
 
 import os
+import platform
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 def _root() -> Path:
-    """The folder CFHELPERS_HOME; else the repository this package is edited in; else the current folder."""
-    if home := os.environ.get("CFHELPERS_HOME"):
+    """CFHELPERS_HOME; else the repository this is edited in; else the user's cache."""
+    home = os.environ.get("CFHELPERS_HOME")
+    if home:
         return Path(home).expanduser().resolve()
     repository = Path(__file__).resolve().parents[1]
-    return repository if (repository / "pyproject.toml").is_file() else Path.cwd()
+    if (repository / "pyproject.toml").is_file():
+        return repository
+    return _user_cache() / "cfhelpers"
+
+
+def _user_cache() -> Path:
+    """The folder in which this system keeps a user's caches."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+
+
+def _usual_permissions() -> int:
+    """The permissions that this process gives to new files."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 ROOT = _root()
@@ -21,39 +44,141 @@ RESULTS = ROOT / "results"
 DATA = ROOT / "data"
 ARTIFACTS = ROOT / "artifacts"
 PROFILES = ("quick", "paper")  # what `make` and `make paper` run
+PERMISSIONS = _usual_permissions()  # asked once: asking sets the umask for a moment
 
 
 def runs(profile: str = "quick") -> Path:
-    """Where a profile's tidy rows are kept."""
-    return RESULTS / "runs" / _known(profile)
+    """Where a profile's tidy rows are kept.
+
+    Parameters
+    ----------
+    profile : str
+        "quick" or "paper".
+
+    Returns
+    -------
+    Path
+        A folder, which need not exist yet.
+
+    Examples
+    --------
+    >>> runs("paper").relative_to(ROOT).as_posix()
+    'results/runs/paper'
+    """
+    _check_profile(profile)
+    return RESULTS / "runs" / profile
 
 
 def tables(profile: str = "quick") -> Path:
-    """Where a profile's tables are written: the quick ones, which anyone can make, lie on top."""
-    return RESULTS / "tables" / ("" if _known(profile) == "quick" else profile)
+    """Where a profile's tables are written: the quick ones lie on top.
+
+    Parameters
+    ----------
+    profile : str
+        "quick" or "paper".
+
+    Returns
+    -------
+    Path
+        A folder, which need not exist yet.
+
+    Examples
+    --------
+    >>> tables().relative_to(ROOT).as_posix()
+    'results/tables'
+    >>> tables("paper").relative_to(ROOT).as_posix()
+    'results/tables/paper'
+    """
+    return _profile_folder(RESULTS / "tables", profile)
 
 
 def figures(profile: str = "quick") -> Path:
-    """Where a profile's figures are written."""
-    return FIGURES / ("" if _known(profile) == "quick" else profile)
+    """Where a profile's figures are written.
+
+    Parameters
+    ----------
+    profile : str
+        "quick" or "paper".
+
+    Returns
+    -------
+    Path
+        A folder, which need not exist yet.
+
+    Examples
+    --------
+    >>> figures("paper").relative_to(ROOT).as_posix()
+    'figures/paper'
+    """
+    return _profile_folder(FIGURES, profile)
 
 
-def _known(profile: str) -> str:
+def _profile_folder(folder: Path, profile: str) -> Path:
+    """The folder itself for the quick profile, a folder inside it for another."""
+    _check_profile(profile)
+    if profile == "quick":
+        return folder
+    return folder / profile
+
+
+def _check_profile(profile: str) -> None:
+    """Refuse a profile that there is not."""
     if profile not in PROFILES:
-        raise ValueError(
-            f"profile: found {profile!r}; wanted one of {', '.join(map(repr, PROFILES))}"
-        )
-    return profile
+        known = ", ".join(map(repr, PROFILES))
+        raise ValueError(f"profile: found {profile!r}; wanted one of {known}")
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary path, with the same suffix and folder, that becomes `path` on success and is removed on failure."""
+    """Write a file whole or not at all.
+
+    Gives a temporary path with the same suffix in the same folder. It becomes `path` when
+    the block ends, and is removed when the block fails. The name is unique among threads,
+    processes and machines that share the folder; it tells the machine and the process, so
+    that what a killed process left can be recognised.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file to write; its folder is made if need be.
+
+    Yields
+    ------
+    Path
+        An empty file to write to.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with atomic_write(f"{folder}/table.csv") as partial:
+    ...         _ = partial.write_text("a,b")
+    ...     print(*os.listdir(folder))
+    table.csv
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    handle, name = tempfile.mkstemp(
+        prefix=f".{path.stem}.",
+        suffix=f"{writer_mark(os.getpid())}{path.suffix}",
+        dir=path.parent,
+    )
+    os.close(handle)
+    partial = Path(name)
     try:
+        partial.chmod(PERMISSIONS)
         yield partial
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def writer_mark(process: int) -> str:
+    """What the temporary names of a process of this machine have in common.
+
+    Examples
+    --------
+    >>> writer_mark(17).endswith(".17.partial")
+    True
+    """
+    return f".{platform.node()}.{process}.partial"

@@ -1,9 +1,14 @@
 """The frame: the environments are in step, importing is cheap, places and saved files are as promised."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -136,20 +141,64 @@ def test_links_of_the_readme_resolve(root):
     assert local and not [link for link in local if not (root / link).exists()]
 
 
-def test_root_is_the_repository_unless_the_environment_names_another(root, tmp_path):
+def places(folder, package, **environment) -> list[Path]:
+    """The root and the figures' folder of the package in `package`, as seen from `folder`."""
     code = "from cfhelpers import paths; print(paths.ROOT, paths.FIGURES, sep='|')"
-
-    def places(**environment):
-        command = [sys.executable, "-c", code]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env=environment
-        ).stdout.strip()
-
-    assert places(PYTHONPATH=str(root)) == f"{root}|{root / 'figures'}"
-    assert (
-        places(PYTHONPATH=str(root), CFHELPERS_HOME=str(tmp_path))
-        == f"{tmp_path}|{tmp_path / 'figures'}"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PYTHONPATH": str(package)} | environment,
     )
+    return [Path(place) for place in found.stdout.strip().split("|")]
+
+
+def test_root_is_the_repository_unless_the_environment_names_another(root, tmp_path):
+    assert places(tmp_path, root) == [root, root / "figures"]
+    named = places(tmp_path, root, CFHELPERS_HOME=str(tmp_path))
+    assert named == [tmp_path, tmp_path / "figures"]
+
+
+def test_installed_nothing_is_written_to_or_sought_in_the_current_folder(root, tmp_path):
+    installed = tmp_path / "site-packages"
+    shutil.copytree(
+        root / "cfhelpers", installed / "cfhelpers", ignore=lambda *_: ["__pycache__"]
+    )
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "pyproject.toml").touch()  # some project of the user's own
+    cache = tmp_path / "caches"
+    system = {"HOME": str(tmp_path), "LOCALAPPDATA": str(cache)}
+    found = places(here, installed, XDG_CACHE_HOME=str(cache), **system)
+    if sys.platform == "darwin":
+        cache = tmp_path / "Library" / "Caches"
+    assert found == [cache / "cfhelpers", cache / "cfhelpers" / "figures"]
+    assert [file.name for file in here.iterdir()] == ["pyproject.toml"]
+    named = places(here, installed, CFHELPERS_HOME=str(tmp_path / "named"), **system)
+    assert named[0] == tmp_path / "named"
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "wanted"),
+    [
+        ("linux", {}, ".cache"),
+        ("linux", {"XDG_CACHE_HOME": "/elsewhere"}, "/elsewhere"),
+        ("darwin", {"XDG_CACHE_HOME": "/elsewhere"}, "Library/Caches"),
+        ("win32", {}, "AppData/Local"),
+        ("win32", {"LOCALAPPDATA": "/elsewhere"}, "/elsewhere"),
+    ],
+)
+def test_caches_lie_where_the_system_keeps_them(
+    monkeypatch, tmp_path, platform, environment, wanted
+):
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert paths._user_cache() == tmp_path / wanted
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
@@ -164,6 +213,34 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
         partial.write_text("new")
         assert target.read_text() == "old"
     assert target.read_text() == "new" and list(tmp_path.iterdir()) == [target]
+
+
+def test_two_threads_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path):
+    target = tmp_path / "table.csv"
+    both = threading.Barrier(2, timeout=60)
+    names = []
+
+    def write(letter: str) -> None:
+        with paths.atomic_write(target) as partial:
+            names.append(partial.name)
+            partial.write_text(letter * 1000)
+            both.wait()  # the two are written before either is renamed
+            assert partial.read_text() == letter * 1000
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, "ab"))
+    assert len(set(names)) == 2
+    assert target.read_text() in ("a" * 1000, "b" * 1000)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are those of POSIX")
+def test_a_written_file_has_the_permissions_of_any_other(tmp_path):
+    (tmp_path / "plain").touch()
+    with paths.atomic_write(tmp_path / "whole") as partial:
+        partial.write_text("new")
+    modes = {file.stat().st_mode for file in tmp_path.iterdir()}
+    assert len(modes) == 1
 
 
 def test_a_saved_figure_has_the_same_bytes_each_time_and_no_date(tmp_path, monkeypatch):

@@ -358,8 +358,9 @@ def test_only_what_dead_processes_left_is_cleared_away(tmp_path):
     process.wait()
     (tmp_path / "figures").mkdir()
     names = {
-        f".a.{process.pid}.partial.png": False,
-        f".a.{os.getpid()}.partial.png": True,
+        f".a.x1{paths.writer_mark(process.pid)}.png": False,
+        f".a.x1{paths.writer_mark(os.getpid())}.png": True,
+        f".a.x1.elsewhere.{process.pid}.partial.png": True,  # of another machine
         "a.png": True,
     }
     for name in names:

@@ -18,6 +18,7 @@ import psutil
 import yaml
 
 import notebooks as tool
+from cfhelpers.paths import writer_mark
 
 ROOT = Path(__file__).resolve().parents[1]
 BY_DATASET, LAST = "09_fairness_by_dataset", "14_scorecard"
@@ -161,11 +162,13 @@ def renew(runs: dict[str, Run], root: Path = ROOT) -> None:
 
 
 def clear(root: Path = ROOT) -> None:
-    """Remove what processes that have been killed were writing."""
+    """Remove what processes of this machine that have been killed were writing."""
     for folder in ("artifacts", "data", "figures", "results"):
         for path in (root / folder).rglob(".*.partial*"):
-            process = re.search(r"\.(\d+)\.partial", path.name)
-            if process and not psutil.pid_exists(int(process[1])):
+            found = re.search(r"\.(\d+)\.partial", path.name)
+            process = int(found[1]) if found else os.getpid()
+            ours = writer_mark(process) in path.name
+            if ours and not psutil.pid_exists(process):
                 path.unlink(missing_ok=True)
 
 
