@@ -1,9 +1,9 @@
-"""Split conformal prediction: the quantile, prediction sets, their coverage and their size."""
+"""Split conformal prediction: the quantile, prediction sets, their coverage and size."""
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cfhelpers._checks import (
     as_array,
@@ -15,53 +15,141 @@ from cfhelpers._checks import (
 )
 
 
-def conformal_quantile(scores: Any, alpha: float) -> float:
-    """Smallest threshold that covers a new exchangeable score with probability at least 1 - alpha.
+def conformal_quantile(scores: ArrayLike, alpha: float) -> float:
+    """Smallest threshold that covers a new exchangeable score often enough.
 
-    The k-th smallest of the n scores, k = ceil((n + 1)(1 - alpha)); infinite when k > n.
+    The k-th smallest of the n scores, k = ceil((n + 1)(1 - alpha)). A new score is at
+    most this threshold with probability at least 1 - alpha.
+
+    Parameters
+    ----------
+    scores : numbers (n,)
+        The score of the true label of every calibration point.
+    alpha : float in (0, 1)
+        How often a new score may exceed the threshold.
+
+    Returns
+    -------
+    float
+        One of the scores; infinite when k > n.
+
+    Examples
+    --------
+    >>> conformal_quantile([0.1, 0.2, 0.3, 0.4], alpha=0.5)
+    0.3
+    >>> conformal_quantile([0.1, 0.2, 0.3, 0.4], alpha=0.1)
+    inf
     """
-    scores = as_float_column(scores, "scores")
+    column = as_float_column(scores, "scores")
     alpha = as_fraction(alpha, "alpha")
-    rank = (len(scores) + 1) * (1 - alpha)
-    rank = max(
-        1, math.ceil(rank - max(1e-9, 1e-15 * rank))
-    )  # 150 * (1 - .18) is 123, not a float above it
-    return (
-        math.inf
-        if rank > len(scores)
-        else float(np.partition(scores, rank - 1)[rank - 1])
-    )
+    n = len(column)
+    # 150 * (1 - .18) is 123, not a float above it.
+    unrounded = (n + 1) * (1 - alpha)
+    slack = max(1e-9, 1e-15 * unrounded)
+    rank = max(1, math.ceil(unrounded - slack))
+    if rank > n:
+        return math.inf
+    return float(np.partition(column, rank - 1)[rank - 1])
 
 
-def prediction_sets(scores: Any, threshold: Any) -> np.ndarray:
-    """The labels whose score is at most the threshold, boolean (n, K); one threshold, or one per label (K,)."""
-    scores = as_scores(scores)
-    threshold = as_array(threshold).astype(np.float64)
-    if threshold.shape not in ((), (scores.shape[1],)):
+def prediction_sets(scores: ArrayLike, threshold: ArrayLike) -> np.ndarray:
+    """The labels whose score is at most the threshold.
+
+    Parameters
+    ----------
+    scores : numbers (n, K)
+        One column per label.
+    threshold : number, or numbers (K,)
+        One for all labels, or one for each. Infinity puts a label in every set.
+
+    Returns
+    -------
+    bool (n, K)
+
+    Examples
+    --------
+    >>> prediction_sets([[0.1, 0.9], [0.4, 0.6]], 0.6).tolist()
+    [[True, False], [True, True]]
+    >>> prediction_sets([[0.1, 0.9], [0.4, 0.6]], [0.2, 1.0]).tolist()
+    [[True, True], [False, True]]
+    """
+    table = as_scores(scores)
+    limits = as_array(threshold).astype(np.float64)
+    n_classes = table.shape[1]
+    if limits.shape not in ((), (n_classes,)):
         raise ValueError(
-            f"threshold: found shape {threshold.shape}; wanted one number, or one per label ({scores.shape[1]},)"
+            f"threshold: found shape {limits.shape}; "
+            f"wanted one number, or one per label ({n_classes},)"
         )
-    if np.isnan(threshold).any():
+    if np.isnan(limits).any():
         raise ValueError("threshold: found NaN; wanted numbers, infinity allowed")
-    return scores <= round_down(threshold, scores.dtype)
+    return table <= round_down(limits, table.dtype)
 
 
-def round_down(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The largest numbers of this type that are not above the threshold: comparing with them is exact, and fast."""
+def round_down(threshold: ArrayLike, dtype: np.dtype) -> np.ndarray:
+    """The largest numbers of a type that are not above the threshold.
+
+    Comparing scores of this type with them is exact, and fast.
+
+    Parameters
+    ----------
+    threshold : numbers of any shape
+    dtype : np.float32 or np.float64
+        The type of the scores.
+
+    Returns
+    -------
+    array of that type and shape
+
+    Examples
+    --------
+    >>> float(round_down(0.1, np.dtype(np.float32))) <= 0.1
+    True
+    """
+    wanted = np.asarray(threshold)
     with np.errstate(over="ignore"):
-        rounded = np.asarray(threshold).astype(dtype)
-    return np.where(
-        rounded > threshold, np.nextafter(rounded, -np.inf, dtype=dtype), rounded
-    )
+        rounded = wanted.astype(dtype)
+    next_lower = np.nextafter(rounded, -np.inf, dtype=dtype)
+    return np.where(rounded > wanted, next_lower, rounded)
 
 
-def coverage(sets: Any, y: Any) -> float:
-    """Share of the points whose set holds the true label."""
-    sets = as_sets(sets)
-    y = as_labels(y, *sets.shape)
-    return float(sets[np.arange(len(y)), y].mean())
+def coverage(sets: ArrayLike, y: ArrayLike) -> float:
+    """Share of the points whose set holds the true label.
+
+    Parameters
+    ----------
+    sets : bool (n, K)
+    y : integers (n,)
+        True labels from 0 to K - 1.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> coverage([[True, False], [True, True]], [1, 1])
+    0.5
+    """
+    checked = as_sets(sets)
+    labels = as_labels(y, *checked.shape)
+    return float(checked[np.arange(len(labels)), labels].mean())
 
 
-def efficiency(sets: Any) -> float:
-    """Mean number of labels in a set; smaller says more."""
+def efficiency(sets: ArrayLike) -> float:
+    """Mean number of labels in a set; smaller says more.
+
+    Parameters
+    ----------
+    sets : bool (n, K)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> efficiency([[True, False], [True, True]])
+    1.5
+    """
     return float(as_sets(sets).sum(axis=1).mean())
