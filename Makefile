@@ -18,24 +18,30 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.md · tables: results/tables · beside the paper's numbers:" \
 	"results/scorecard.csv · executed notebooks: results/notebooks. Next: make lab opens notebooks/00_start_here.ipynb"
 
-.PHONY: all paper test quick-test lint format notebooks exercises book lab bench clean help
+# Numba compiles the search once per machine, before anything is timed or checked.
+COMPILE := -c "from cfhelpers import _sweep; _sweep.warm_up()"
+
+.PHONY: all paper test quick-test lint compiled format notebooks exercises book lab bench clean help
 .DELETE_ON_ERROR:
 
-all: $(READY)  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
+all: compiled  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
 	$(BIN)/python tools/runs.py quick --cores $(CORES)
 	@$(REPORT)
 
-paper: $(READY)  ## the same at full size, on the real data in the folder that CFHELPERS_DATA names
+paper: compiled  ## the same at full size, on the real data in the folder that CFHELPERS_DATA names
 	$(BIN)/python tools/runs.py paper --cores $(CORES)
 	@$(REPORT)
 
-test: lint  ## ruff, mypy, pytest, and the notebooks' outputs compared by nbval
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist worksteal -q
+test: lint compiled  ## ruff, mypy, pytest, and the notebooks' outputs compared by nbval
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
 		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
 
-quick-test: lint  ## what a change is most likely to break, in under two minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist worksteal -q -m "not slow"
+quick-test: lint compiled  ## what a change is most likely to break, in under two minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow"
+
+compiled: $(READY)
+	@$(BIN)/python $(COMPILE)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -46,20 +52,21 @@ format: $(READY)  ## put modules and notebooks in ruff's format
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
 
-notebooks: $(READY)  ## execute the notebooks in place, so that the repository holds their outputs
+notebooks: compiled  ## execute the notebooks in place, so that the repository holds their outputs
 	$(BIN)/python tools/notebooks.py refresh $(NOTEBOOKS)
 
-exercises: $(READY)  ## make the exercises anew from the solutions, by nbgrader
+exercises: compiled  ## make the exercises anew from the solutions, by nbgrader
 	$(BIN)/python tools/notebooks.py refresh $(wildcard notebooks/solutions/*.ipynb)
 	$(BIN)/python tools/coursework.py exercises
 
 book: $(READY)  ## the notebooks as a web site in build/book/html, to be read without a network
 	$(BIN)/python tools/book.py
 
-lab: $(READY)  ## open JupyterLab at the first notebook
+lab: compiled  ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP and fairlearn, in an environment of its own
+	@$(BENCH)/bin/python $(COMPILE)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
 	$(BENCH)/bin/python benchmarks/audit.py
 
