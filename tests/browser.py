@@ -18,7 +18,10 @@ NAMES = (
 
 @contextmanager
 def chromium() -> Iterator:
-    """A browser of playwright's, from a Chromium that the machine has (or CHROME names); without one, skip."""
+    """A browser of playwright's, from a Chromium that the machine has (or CHROME names).
+
+    Without one the test is skipped.
+    """
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed"
     )
@@ -36,7 +39,10 @@ def chromium() -> Iterator:
 def page_without_network(
     browser, allowed: str, width: int = 1280, height: int = 900
 ) -> tuple:
-    """A page that reaches only addresses that start with `allowed`; the others it asked for, and the errors it met."""
+    """A page that reaches only addresses that start with `allowed`.
+
+    With it come the other addresses it asked for, and the errors it met.
+    """
     page = browser.new_page(viewport={"width": width, "height": height})
     page.set_default_timeout(180_000)  # milliseconds: a machine may be busy
     refused, errors = [], []

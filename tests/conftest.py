@@ -16,7 +16,10 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The reference texts and real data beside the repository; tests that need them are skipped elsewhere."""
+    """The reference texts and real data beside the repository.
+
+    Tests that need them are skipped elsewhere.
+    """
     folder = ROOT.parent / "shared"
     if not folder.is_dir():
         pytest.skip("the reference folder ../shared is not here")
@@ -25,7 +28,7 @@ def shared() -> Path:
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A data folder of its own for the test, and no local data but what the test puts there."""
+    """A data folder for the test alone, with no data but what the test puts there."""
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     monkeypatch.delenv("CFHELPERS_DATA", raising=False)
     return tmp_path / "data"

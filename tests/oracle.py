@@ -1,6 +1,7 @@
-"""Brute force: THEORY sections 2 to 7 taken literally, every cell counted afresh at every candidate threshold.
+"""Brute force: every cell counted afresh at every candidate threshold.
 
-Slow on purpose and written from the definitions alone; the tests compare `cfhelpers` with it. Groups are 0..G-1 here.
+Slow on purpose and written from the definitions alone; the tests compare `cfhelpers` with
+it. Groups are 0..G-1 here.
 """
 
 import math
@@ -64,7 +65,10 @@ class Answer:
 
 
 def quantile(true_scores, alpha):
-    """The k-th smallest, k = ceil((n + 1)(1 - alpha)) in rational arithmetic on the decimal alpha."""
+    """The k-th smallest, k = ceil((n + 1)(1 - alpha)).
+
+    In rational arithmetic on the decimal alpha.
+    """
     n = len(true_scores)
     k = math.ceil((n + 1) * (1 - Fraction(str(alpha))))
     return math.inf if k > n else sorted(float(s) for s in true_scores)[k - 1]
@@ -86,7 +90,10 @@ def covered(scores, cell, thresholds):
 
 
 def coverage_interval(scores, cell, thresholds, level):
-    """Interval for the cell's coverage at each threshold: rank-based when level is None, else Clopper-Pearson."""
+    """Interval for the cell's coverage at each threshold.
+
+    Rank-based when level is None, else Clopper-Pearson.
+    """
     n, k = int(cell.sum()), covered(scores, cell, thresholds)
     if level is None:
         low, high = k / (n + 1), (k + 1) / (n + 1)
@@ -133,7 +140,10 @@ def ppv_interval(scores, y, members, label, thresholds, level, proxy):
 
 
 def unfairness(metric, scores, y, g, label, thresholds, level=None):
-    """Gap (ratio: its negative) between groups at each threshold for one label; the worst of the metric's filters."""
+    """Gap (ratio: its negative) between groups at each threshold for one label.
+
+    The worst of the metric's filters.
+    """
     thresholds = np.asarray(thresholds, dtype=np.float64)
     column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
     worst = np.full(len(thresholds), -np.inf)
@@ -165,7 +175,10 @@ def first_passing(thresholds, values, limit):
 
 
 def last_accepted(thresholds, values, limit, base):
-    """Walk down from infinity, stop at the first rejection; the smallest accepted threshold that is >= base."""
+    """Walk down from infinity and stop at the first rejection.
+
+    The answer is the smallest accepted threshold that is >= base.
+    """
     best, satisfied = len(thresholds) - 1, False
     for j in reversed(range(len(thresholds))):
         if not values[j] <= limit:
@@ -242,7 +255,10 @@ def search(
 
 
 def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
-    """Cells (group, label, n) that even full coverage leaves too uncertain; delta is the level of one label's test."""
+    """Cells (group, label, n) that even full coverage leaves too uncertain.
+
+    delta is the level of one label's test.
+    """
     if delta is not None and len(set(g.tolist())) == 1:
         return []
     found = []
@@ -262,7 +278,10 @@ def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
 
 
 def group_coverages(sets, y, g, metric, label):
-    """Plain share of each cell whose set holds the label, per filter: (n, coverage) by group, NaN where empty."""
+    """Plain share of each cell whose set holds the label, per filter.
+
+    (n, coverage) by group, NaN where empty.
+    """
     tables = []
     for keep in metric.filters:
         table = {}
@@ -283,7 +302,10 @@ def group_coverages(sets, y, g, metric, label):
 
 
 def disparity(sets, y, g, metric, positive_labels):
-    """The worst gap or ratio of plain coverages over labels; empty cells are left out, NaN when nothing is left."""
+    """The worst gap or ratio of plain coverages over labels.
+
+    Empty cells are left out; NaN when nothing is left.
+    """
     values = []
     for label in [0] if metric.name == OVERALL else positive_labels:
         for table in group_coverages(sets, y, g, metric, label):
@@ -304,7 +326,10 @@ def tps_row(probs, u=None):
 
 
 def aps_row(probs, u=None):
-    """APS of one point: labels by decreasing probability, the lower label first among equals."""
+    """APS of one point: labels by decreasing probability.
+
+    The lower label is first among equals.
+    """
     order = sorted(range(len(probs)), key=lambda label: (-probs[label], label))
     total, scores = 0.0, [0.0] * len(probs)
     for label in order:

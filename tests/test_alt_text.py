@@ -1,4 +1,4 @@
-"""Every figure in the notebooks has alternative text: its caption, where nbconvert and the book look for it."""
+"""Every figure has its caption as alternative text, where nbconvert and the book look."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ WORDS = 12  # fewer do not describe a figure
 
 
 def check_figures(notebook):
-    """Complaints about figures without a description, or with one that is not their caption."""
+    """Complaints about figures whose alternative text is missing or not their caption."""
     complaints = []
     for number, cell in enumerate(notebook.cells):
         below = (
@@ -24,11 +24,13 @@ def check_figures(notebook):
             alt = output.metadata.get("image/png", {}).get("alt", "")
             if alt != tool.caption(below):
                 complaints.append(
-                    f"cell {number}: alt text {alt[:40]!r}, caption {tool.caption(below)[:40]!r}"
+                    f"cell {number}: alt text {alt[:40]!r}, "
+                    f"caption {tool.caption(below)[:40]!r}"
                 )
             elif len(alt.split()) < WORDS:
                 complaints.append(
-                    f"cell {number}: a caption of {len(alt.split())} words; wanted at least {WORDS}"
+                    f"cell {number}: a caption of {len(alt.split())} words; "
+                    f"wanted at least {WORDS}"
                 )
     return complaints
 
@@ -37,7 +39,10 @@ def check_figures(notebook):
     "path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
 def test_every_figure_has_its_caption_as_alternative_text(path):
-    """If this fails: write a caption below the figure, then `python tools/notebooks.py describe notebooks/*.ipynb`."""
+    """If this fails, write a caption below the figure.
+
+    Then run `python tools/notebooks.py describe notebooks/*.ipynb`.
+    """
     assert check_figures(nbformat.read(path, as_version=4)) == []
 
 
@@ -50,7 +55,10 @@ def drawn(caption, cell_type=new_markdown_cell):
     )
 
 
-LONG = "*The gap between two groups against the threshold, for the real Credit data, at every score.*"
+LONG = (
+    "*The gap between two groups against the threshold, "
+    "for the real Credit data, at every score.*"
+)
 
 
 def test_the_caption_becomes_the_alternative_text(tmp_path):

@@ -1,4 +1,4 @@
-"""Binder, Colab and the public forge: one address, both states of it, and files without torch."""
+"""Binder, Colab and the public forge: one address, both states, files without torch."""
 
 import os
 import re
@@ -142,8 +142,14 @@ def test_on_colab_the_first_cells_fetch_the_project_and_elsewhere_they_do_nothin
     (setup,) = (
         cell.source for cell in cells if badges.TAG in cell.metadata.get("tags", [])
     )
-    look = "from cfhelpers import paths\nprint(paths.__file__, paths.RESULTS, 'torch' in sys.modules, sep='\\n')"
-    colab = "import sys, types\n\nsys.modules['google.colab'] = types.ModuleType('google.colab')"
+    look = (
+        "from cfhelpers import paths\n"
+        "print(paths.__file__, paths.RESULTS, 'torch' in sys.modules, sep='\\n')"
+    )
+    colab = (
+        "import sys, types\n\n"
+        "sys.modules['google.colab'] = types.ModuleType('google.colab')"
+    )
     for place, first in (("colab", colab), ("elsewhere", "")):
         (tmp_path / place).mkdir()
         notebook = new_notebook(

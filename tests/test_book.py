@@ -1,4 +1,7 @@
-"""The book: built without a network, read without one, on a desk and on a phone; every link leads somewhere."""
+"""The book: built without a network, read without one, on a desk and on a phone.
+
+Every link leads somewhere.
+"""
 
 import os
 import re
@@ -108,7 +111,8 @@ def test_every_link_leads_to_a_file_and_an_anchor(pages):
 def test_a_link_to_nowhere_is_noticed(tmp_path):
     (tmp_path / "a.html").write_text('<p id="here"><a href="b.html">b</a>')
     pages = {tmp_path / "a.html": Page(tmp_path / "a.html")}
-    assert [leads_nowhere(pages, tmp_path / "a.html", link) for link in ("b.html", "#there", "#here", "a.html")] == [
+    links = ("b.html", "#there", "#here", "a.html")
+    assert [leads_nowhere(pages, tmp_path / "a.html", link) for link in links] == [
         True, True, False, False,
     ]  # fmt: skip
 
@@ -161,7 +165,10 @@ def test_the_book_has_every_notebook_exercise_card_and_figure_and_no_solution(ro
 
 def test_the_api_page_has_the_public_names(site):
     anchors = Page(site / "docs" / "api.html").anchors
-    wanted = "predictor.FairConformalClassifier conformal.conformal_quantile control.find_threshold fairness.disparity"
+    wanted = (
+        "predictor.FairConformalClassifier conformal.conformal_quantile "
+        "control.find_threshold fairness.disparity"
+    )
     assert {f"cfhelpers.{name}" for name in wanted.split()} <= anchors
     assert not any("._checks" in anchor for anchor in anchors)
 
@@ -205,7 +212,10 @@ def test_it_reads_well_without_a_network_on_a_phone_and_on_a_desk(site):
             assert page.evaluate(
                 "document.fonts.ready.then(f => [...f].every(x => x.status !== 'error'))"
             )
-            pictures = "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+            pictures = (
+                "[...document.images]"
+                ".every(image => image.complete && image.naturalWidth > 0)"
+            )
             assert page.evaluate(pictures), f"{name}: a picture is missing"
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 900})
@@ -241,7 +251,10 @@ def small(tmp_path):
         (tmp_path / "root" / name).mkdir(parents=True)
     root = tmp_path / "root"
     (root / "pyproject.toml").write_text('[tool.cfhelpers]\nrepository = ""\n')
-    links = "[one](notebooks/00_a.ipynb#The-End) [gone](LICENSE) [far](https://a.b) [cite](#cite)"
+    links = (
+        "[one](notebooks/00_a.ipynb#The-End) [gone](LICENSE) "
+        "[far](https://a.b) [cite](#cite)"
+    )
     (root / "README.md").write_text(f"# Title\n\n{links}\n")
     (root / "docs" / "teaching.md").write_text("# Teaching")
     figure = new_output(
@@ -279,8 +292,8 @@ def test_a_staged_notebook_has_no_widgets_and_its_alt_text(small, tmp_path):
     assert notebook.cells[2].source == "*A line falls.*"  # there is no 01
     shown = (tmp_path / "source" / "docs" / "gallery.md").read_text()
     assert (
-        "## Fig 1 · a line\n\nA line: it falls. A line falls.\n\n![a line: it falls](../figures/line.png)"
-        in shown
+        "## Fig 1 · a line\n\nA line: it falls. A line falls.\n\n"
+        "![a line: it falls](../figures/line.png)" in shown
     )
     assert "Drawn by [00 · A](../notebooks/00_a.ipynb)" in shown
 
@@ -301,8 +314,8 @@ def test_links_out_of_the_book_become_text_or_lead_to_the_repository(small, tmp_
     book.stage(tmp_path / "source", small)
     first = (tmp_path / "source" / "index.md").read_text().splitlines()[2]
     assert (
-        first
-        == "[Binder](https://f.g/h) [gone](https://github.com/owner/name/blob/HEAD/LICENSE)"
+        first == "[Binder](https://f.g/h) "
+        "[gone](https://github.com/owner/name/blob/HEAD/LICENSE)"
     )
 
 

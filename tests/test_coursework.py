@@ -1,4 +1,7 @@
-"""nbgrader makes the exercises from the solutions; their checks pass right answers and name what is wrong in others."""
+"""nbgrader makes the exercises from the solutions.
+
+Their checks pass right answers and name what is wrong in others.
+"""
 
 import copy
 import functools
@@ -37,9 +40,10 @@ def coded(notebook, part):
 
 
 def play(name, answer_id, instead=(), kind="exercises"):
-    """Run the notebook up to the check of one answer, after which something else may be run; all answers are right.
+    """Run the notebook up to the check of one answer, with right answers; the namespace.
 
-    The checks are those that students see (kind "exercises"), or all of them ("solutions"). Returns the namespace.
+    The checks are those that students see (kind "exercises"), or all of them
+    ("solutions"). After an answer something else may be run.
     """
     space = {}
     for right, shown in zip(
@@ -205,7 +209,10 @@ def test_the_page_for_instructors_has_the_points_right():
 
 
 def hand_in(folder, grader, student, fill_in):
-    """A student's copy of the first assignment with `fill_in(id, cell)` as sources, graded: the points by grade id."""
+    """The points by grade id of a student's copy of the first assignment.
+
+    Its sources are `fill_in(id, cell)`.
+    """
     name = NAMES[0]
     notebook = nbformat.read(folder / "release" / name / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:

@@ -1,4 +1,4 @@
-"""Group coverages and disparities as reported on a test split, against counting by hand."""
+"""Group coverages and disparities, as reported on a test split, against counting."""
 
 import math
 import warnings
@@ -137,7 +137,11 @@ def test_disparity_serves_the_users_own_overlapping_cells(shape, ratio):
 
 
 def test_disparities_by_hand():
-    """Group a: labels 1 1 0 0, label 1 in the sets of the first three; group b: labels 1 0 0 0, in the first only."""
+    """Two groups of four.
+
+    Group a has labels 1 1 0 0, and label 1 in the sets of the first three. Group b has
+    labels 1 0 0 0, and label 1 in the first set only.
+    """
     y, groups = [1, 1, 0, 0, 1, 0, 0, 0], list("aaaabbbb")
     sets = np.zeros((8, 2), bool)
     sets[[0, 1, 2, 4], 1] = True
@@ -160,7 +164,10 @@ def test_disparities_by_hand():
 
 
 def test_proxy_keeps_the_sign_of_each_group():
-    """PPV is above the prior by a half in one group and below it by a half in the other: a gap of 1, not of 0."""
+    """PPV is a half above the prior in one group and a half below it in the other.
+
+    That is a gap of 1, not of 0.
+    """
     y, groups = [1, 0, 0, 1], list("aabb")
     sets = np.zeros((4, 2), bool)
     sets[[0, 2], 1] = True

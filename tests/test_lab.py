@@ -1,4 +1,4 @@
-"""The notebooks in a real JupyterLab: they open, run, link to each other, and the slider moves."""
+"""The notebooks in a real JupyterLab: they open, run, link to others; a slider moves."""
 
 import json
 import os
@@ -24,7 +24,7 @@ QUIET = {
 
 @pytest.fixture(scope="module")
 def lab(root, tmp_path_factory):
-    """The address of a JupyterLab, as `make lab` starts it, on a copy of the notebooks; and the copy."""
+    """The address of a JupyterLab, as `make lab` starts it, on a copy; and the copy."""
     pytest.importorskip("jupyterlab")
     folder = tmp_path_factory.mktemp("lab")
     for name in ("notebooks", "results", "docs"):
@@ -95,7 +95,8 @@ def open_notebook(chromium, address, name):
     page.goto(f"{address}/lab/workspaces/{name[:2]}/tree/notebooks/{name}?token=lab")
     page.wait_for_selector(".jp-Notebook .jp-RenderedMarkdown h1")
     page.wait_for_function(
-        "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+        "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status"
+        " === 'idle'"
     )
     return page, refused, errors
 
@@ -109,16 +110,18 @@ def run_all(page):
         """() => {
             const {content, sessionContext} = jupyterapp.shell.currentWidget;
             const cells = [...content.model.cells].filter(cell => cell.type === 'code');
-            const kinds = outputs => [...Array(outputs.length).keys()].map(i => outputs.get(i).type);
+            const kinds = outputs =>
+                [...Array(outputs.length).keys()].map(i => outputs.get(i).type);
             if (cells.some(cell => kinds(cell.outputs).includes('error'))) return true;
-            return cells.every(cell => cell.executionCount) && sessionContext.session.kernel.status === 'idle';
+            return cells.every(cell => cell.executionCount)
+                && sessionContext.session.kernel.status === 'idle';
         }""",
         polling=500,
     )
 
 
 def check_run(page, folder, stored):
-    """What was saved after the run has no error, no warning, and the pictures that the repository's copy has."""
+    """The saved run has no error, no warning, and as many pictures as the repository."""
     page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
     notebook = nbformat.read(folder, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -156,7 +159,8 @@ def test_the_first_notebook_runs_has_a_table_of_contents_and_leads_to_the_next(l
         contents.get_by_text("The notebooks", exact=True).click()
         page.locator(".jp-RenderedImage img").first.wait_for(state="attached")
         assert page.evaluate(
-            "[...document.querySelectorAll('.jp-RenderedImage img')].every(i => i.naturalWidth > 300)"
+            "[...document.querySelectorAll('.jp-RenderedImage img')]"
+            ".every(i => i.naturalWidth > 300)"
         )
         page.locator(
             ".jp-RenderedMarkdown a", has_text="01 · Conformal prediction"
@@ -180,7 +184,8 @@ def test_the_slider_of_04_moves_and_draws_another_picture(lab, root):
             if "FloatSlider(" in cell.source
         )
         page.evaluate(
-            "place => jupyterapp.shell.currentWidget.content.scrollToItem(place, 'center')",
+            "place => jupyterapp.shell.currentWidget.content"
+            ".scrollToItem(place, 'center')",
             place,
         )
         handle = page.locator(".widget-slider .noUi-handle").first

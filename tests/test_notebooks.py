@@ -1,4 +1,7 @@
-"""The notebooks' contract. Each check gives a list of complaints, and is shown to fail on a broken notebook."""
+"""The notebooks' contract.
+
+Each check gives a list of complaints, and is shown to fail on a broken notebook.
+"""
 
 import ast
 import json
@@ -63,7 +66,10 @@ def check_title(notebook, path):
 
 
 def check_links(notebook, path, names=None):
-    """Links to the previous notebook, the contents (00) and the next; every relative link leads to a file."""
+    """Links to the previous notebook, the contents (00) and the next.
+
+    Every relative link leads to a file.
+    """
     names = (
         sorted(file.name for file in path.parent.glob("[0-9][0-9]_*.ipynb"))
         if names is None
@@ -104,12 +110,14 @@ def check_parameters_cell(notebook, path):
             value = ast.literal_eval(node.value)
         except (ValueError, TypeError):
             complaints.append(
-                f"parameters: line {node.lineno} is derived from another value; wanted a literal"
+                f"parameters: line {node.lineno} is derived from another value; "
+                "wanted a literal"
             )
             continue
         if not isinstance(value, str | int | float | bool | None):
             complaints.append(
-                f"parameters: line {node.lineno} is a {type(value).__name__}; wanted a scalar"
+                f"parameters: line {node.lineno} is a {type(value).__name__}; "
+                "wanted a scalar"
             )
         if isinstance(node, ast.Assign) and "#" not in lines[node.end_lineno - 1]:
             complaints.append(
@@ -172,19 +180,24 @@ def check_rhythm(notebook, path):
     lengths = [len(cell.source.splitlines()) for cell in code] or [0]
     if len(texts(notebook)) < TEXT_PER_CODE * len(code):
         complaints.append(
-            f"{len(texts(notebook))} text cells for {len(code)} code cells; wanted {TEXT_PER_CODE} per cell"
+            f"{len(texts(notebook))} text cells for {len(code)} code cells; "
+            f"wanted {TEXT_PER_CODE} per cell"
         )
     if max(lengths) > MAX_LINES:
         complaints.append(f"a code cell of {max(lengths)} lines; at most {MAX_LINES}")
     if statistics.median(lengths) > MEDIAN_LINES:
         complaints.append(
-            f"median code cell of {statistics.median(lengths)} lines; at most {MEDIAN_LINES}"
+            f"median code cell of {statistics.median(lengths)} lines; "
+            f"at most {MEDIAN_LINES}"
         )
     return complaints
 
 
 def check_comparison(notebook, path):
-    """nbval has something to compare, and the last cell, with versions and times, is not compared."""
+    """nbval has something to compare.
+
+    The last cell, with versions and times, is not compared.
+    """
     complaints, checked = [], tagged(notebook, "nbval-check-output")
     if len(checked) < CHECKED_CELLS:
         complaints.append(
@@ -270,7 +283,8 @@ def good(tmp_path):
         (tmp_path / name).touch()
     cells = [
         new_markdown_cell(
-            "# 01 · Title\n\n[previous](00_a.ipynb) · [contents](00_a.ipynb) · [next](02_c.ipynb)"
+            "# 01 · Title\n\n[previous](00_a.ipynb) · "
+            "[contents](00_a.ipynb) · [next](02_c.ipynb)"
         ),
         code(
             "alpha: float = 0.1  # miscoverage\nseed = 0  # of the splits", "parameters"

@@ -1,4 +1,4 @@
-"""`FairConformalClassifier`: scikit-learn conventions, and what it promises to the people who deploy it."""
+"""`FairConformalClassifier`: scikit-learn conventions, and what it promises its users."""
 
 import functools
 import warnings
@@ -28,7 +28,10 @@ LOOSE = {"closeness": 0.3, "random_state": 0}
 
 @pytest.fixture(scope="module")
 def data():
-    """Three classes that two features tell apart, less well in group b; train, calibration and test."""
+    """Three classes that two features tell apart, less well in group b.
+
+    Three parts: train, calibration and test.
+    """
     rng = np.random.default_rng(0)
     n = 6000
     y = rng.integers(0, 3, n)

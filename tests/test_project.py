@@ -1,4 +1,7 @@
-"""The frame: the environments are in step, importing is cheap, places and saved files are as promised."""
+"""The frame: the environments are in step and importing is cheap.
+
+Places and saved files are as promised.
+"""
 
 import os
 import re
@@ -142,7 +145,7 @@ def test_links_of_the_readme_resolve(root):
 
 
 def places(folder, package, **environment) -> list[Path]:
-    """The root and the figures' folder of the package in `package`, as seen from `folder`."""
+    """The root and the figures' folder that the package gives, seen from `folder`."""
     code = "from cfhelpers import paths; print(paths.ROOT, paths.FIGURES, sep='|')"
     found = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,7 @@
-"""The runs: checked before they begin, skipped when up to date, told when they fail, resumed when they are killed."""
+"""The runs: checked before they begin and skipped when up to date.
+
+Failures are told, and what was killed goes on where it stopped.
+"""
 
 import fcntl
 import os
@@ -44,7 +47,7 @@ for file in runs.plan(profile)[f"{profile}/%s"].writes:
 
 
 def repository(root, folder, profile):
-    """A copy of what the runs need, with a quick profile of its own; no results but the catalogue."""
+    """A copy of what the runs need, with its own profile and no results."""
     for name in (
         "Snakefile",
         "pyproject.toml",
@@ -103,7 +106,10 @@ def small_repository(root, folder):
     """Notebooks that do nothing but write what they must."""
     repository(root, folder, SMALL)
     write(folder, "00_start_here", "n: int = 1", "print(n)")
-    names = 'dataset: str = ""\nattribute: str = ""\nprofile: str = ""\nsource: str = ""\nsplits: int = 0'
+    names = (
+        'dataset: str = ""\nattribute: str = ""\nprofile: str = ""\n'
+        'source: str = ""\nsplits: int = 0'
+    )
     write(folder, "09_fairness_by_dataset", names, WRITE % "09_{dataset}_{attribute}")
     for stem in ("10_disparate_impact", "14_scorecard"):
         write(folder, stem, 'profile: str = ""', WRITE % stem)
@@ -157,7 +163,7 @@ def test_a_profile_runs_every_dataset_and_gives_only_parameters_that_the_noteboo
 
 
 @pytest.mark.parametrize("profile", paths.PROFILES)
-def test_every_file_of_the_catalogue_is_promised_by_one_run_that_comes_after_the_rows_it_shows(
+def test_every_file_of_the_catalogue_is_promised_by_one_run_after_the_rows_it_shows(
     data, profile
 ):
     plan = runs.plan(profile)
@@ -254,7 +260,8 @@ def test_a_fresh_folder_runs_everything_in_order_and_shows_how_far_it_is(done):
     assert first.returncode == 0 and "6 of 6 steps (100%) done" in first.stdout
     order = re.findall(r"^(\S+) (begins|took)", first.stdout, re.MULTILINE)
     assert {name for name, _ in order} == {
-        "00_start_here", "09_credit_age", "09_acs_income_race", "10_disparate_impact", "14_scorecard",
+        "00_start_here", "09_credit_age", "09_acs_income_race",
+        "10_disparate_impact", "14_scorecard",
     }  # fmt: skip
     assert max(
         order.index((f"09_{name}", "took")) for name in ("credit_age", "acs_income_race")

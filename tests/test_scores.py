@@ -13,7 +13,10 @@ TOLERANCE = {np.float32: 1e-6, np.float64: 1e-12}
 
 
 def probabilities(rng, n, n_classes, tied, dtype):
-    """Rows that sum to 1; tied rows have weights 0, 1 or 2, so that many labels share a probability."""
+    """Rows that sum to 1.
+
+    Tied rows have weights 0, 1 or 2, so that many labels share a probability.
+    """
     weights = (
         rng.integers(0, 3, (n, n_classes)).astype(float)
         if tied

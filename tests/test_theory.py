@@ -1,4 +1,7 @@
-"""What is true, and what is not, about one calibration: the method against its distribution, with fixed seeds."""
+"""What is true, and what is not, about one calibration.
+
+The method against its distribution, with fixed seeds.
+"""
 
 import math
 
@@ -52,7 +55,10 @@ def test_interval_of_lemma_3_2_rarely_contains_the_coverage():
 
 
 def test_lemma_3_2_holds_given_the_bag_of_scores():
-    """Any of n + 1 exchangeable scores may be the new one: its chance to be covered lies in the others' interval."""
+    """Any of n + 1 exchangeable scores may be the new one.
+
+    Its chance to be covered lies in the others' interval.
+    """
     rng = np.random.default_rng(3)
     for _ in range(200):
         bag = rng.integers(0, 8, rng.integers(2, 20)) / 8
@@ -90,7 +96,10 @@ def thresholds_at(table, closeness, base, n_classes):
 
 
 def test_fixed_sequence_keeps_its_promise_where_the_first_passing_threshold_does_not():
-    """Nine groups, the smallest 0.3% of 50,000 points; 200 calibrations; classwise demographic parity at delta = .1."""
+    """Nine groups, the smallest 0.3% of 50,000 points, and 200 calibrations.
+
+    Classwise demographic parity at delta = .1.
+    """
     population, rng = nine_groups(), np.random.default_rng(5)
     truth = population.truth(tps, 3_000_000, np.random.default_rng(6))
     goals = {

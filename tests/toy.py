@@ -6,13 +6,17 @@ import pandas as pd
 from cfhelpers.datasets import Dataset
 from cfhelpers.datasets._dataset import symmetric, undirected
 
-# with a loop, a repeated edge, an edge in both directions, edges in one direction only, and node 8 without any
+# with a loop, a repeated edge, an edge in both directions, edges in one direction only,
+# and node 8 without any
 EDGES = np.array([[0, 0, 1, 2, 2, 3, 5, 6, 7, 7], [1, 1, 0, 2, 3, 4, 6, 0, 4, 5]])
 NODES = 9
 
 
 def neighbours(edges, n) -> list[set[int]]:
-    """Who is joined to each of n nodes: either direction counts, loops and repetitions do not."""
+    """Who is joined to each of n nodes.
+
+    Either direction counts, loops and repetitions do not.
+    """
     near = [set() for _ in range(n)]
     for a, b in np.transpose(edges):
         if a != b:
@@ -22,7 +26,10 @@ def neighbours(edges, n) -> list[set[int]]:
 
 
 def toy(n=400, n_classes=3, seed=0, unlabelled=0.0, edges=True, noise=1.0) -> Dataset:
-    """Classes that shift two of three features, in two groups, on a graph that mostly joins like to like."""
+    """Classes that shift two of three features, in two groups.
+
+    The graph mostly joins like to like.
+    """
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n)
     X = rng.normal(0, noise, (n, 3)) + np.stack([y, (y == 1) * 1.0, 0 * y], axis=1)
