@@ -1,5 +1,6 @@
-"""Arrays kept by all they depend on: read again for the same key alone, never half written, never pickled."""
+"""Results kept by all they depend on: inputs and code; never half written, never pickled."""
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -8,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import paths
-from cfhelpers._cache import cached, fingerprint
+from cfhelpers import _cache, paths
+from cfhelpers._cache import cached_frame, fingerprint, reached_modules, source_digest
 
 ARRAYS = {"probs": np.arange(6, dtype=np.float32).reshape(2, 3), "seconds": np.array(1.5)}
 KEY = {
@@ -18,6 +19,13 @@ KEY = {
     "seed": 0,
     "schedule": [0.1, 200],
 }
+
+
+CODE = "cfhelpers.scores"  # any module will do
+
+
+def cached(name, key, compute):
+    return _cache.cached(name, key, compute, code=CODE)
 
 
 @pytest.fixture
@@ -144,7 +152,7 @@ def test_a_pickle_in_the_place_of_a_file_is_not_opened(stored):
     path, _ = stored
     np.savez(
         path,
-        key=np.array(['{"name": "toy"}', "probs"], dtype=object),
+        key=np.array([_cache.key_text("toy", {}, CODE), "probs"], dtype=object),
         probs=np.array([print], dtype=object),
     )
     assert mend(path, path.read_bytes()) == 1
@@ -176,7 +184,7 @@ def test_a_failure_while_writing_leaves_nothing_behind(artifacts, monkeypatch):
 def script(artifacts, body: str) -> list[str]:
     """A Python command whose artifacts live in the test's folder."""
     head = "import os, time\nimport numpy as np\nfrom pathlib import Path\nfrom cfhelpers import _cache, paths\n"
-    head += f"paths.ARTIFACTS = Path({str(artifacts)!r})\n"
+    head += f"paths.ARTIFACTS = Path({str(artifacts)!r})\nCODE = {CODE!r}\n"
     return [sys.executable, "-c", head + textwrap.dedent(body)]
 
 
@@ -187,7 +195,7 @@ def test_a_process_killed_while_writing_leaves_no_file_under_the_final_name(arti
             savez(path, **arrays)
             os._exit(9)  # between the last byte and the renaming
         np.savez = slow
-        _cache.cached("toy", {"seed": 0}, lambda: {"probs": np.zeros(3)})
+        _cache.cached("toy", {"seed": 0}, lambda: {"probs": np.zeros(3)}, code=CODE)
     """
     assert subprocess.run(script(artifacts, body), cwd=paths.ROOT).returncode == 9
     left = [path.name for path in artifacts.iterdir()]
@@ -208,7 +216,7 @@ def test_two_processes_at_once_leave_one_good_file(artifacts):
                     break
                 time.sleep(0.01)
             return {"probs": np.arange(200_000.0)}
-        found = _cache.cached("toy", {"seed": 0}, compute)
+        found = _cache.cached("toy", {"seed": 0}, compute, code=CODE)
         assert np.array_equal(found["probs"], np.arange(200_000.0))
         print("computed")
     """
@@ -221,6 +229,209 @@ def test_two_processes_at_once_leave_one_good_file(artifacts):
     compute = Counter()
     assert_same(cached("toy", {"seed": 0}, compute), {"probs": np.arange(200_000.0)})
     assert compute.calls == 0
+
+
+# data frames
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "metric": ["a", "b"],
+            "c": [0.1, np.nan],
+            "threshold": [[0.5, np.inf], [1.0, 1.0]],
+        }
+    )
+
+
+class FrameCounter:
+    """Gives `frame` and counts how often it was asked."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return frame()
+
+
+def test_a_frame_is_read_again_as_it_was_the_first_time(artifacts):
+    compute = FrameCounter()
+    first = cached_frame("runs/toy", KEY, compute, code=CODE)
+    again = cached_frame("runs/toy", KEY, compute, code=CODE)
+    assert compute.calls == 1
+    pd.testing.assert_frame_equal(first, again)
+    pd.testing.assert_frame_equal(
+        first.drop(columns="threshold"), frame().drop(columns="threshold")
+    )
+    assert [list(values) for values in first["threshold"]] == [[0.5, np.inf], [1.0, 1.0]]
+    assert not first.attrs  # nothing of the cache goes on with the rows
+    cached_frame("runs/toy", KEY | {"seed": 1}, compute, code=CODE)
+    assert compute.calls == 2
+    assert len(list((artifacts / "runs").iterdir())) == 2
+
+
+def test_a_damaged_byte_never_gives_another_frame(artifacts):
+    good_frame = cached_frame("toy", KEY, frame, code=CODE)
+    (path,) = artifacts.iterdir()
+    good = path.read_bytes()
+    compute = FrameCounter()
+    places = range(0, len(good), 7)
+    for k in places:
+        path.write_bytes(good[:k] + bytes([good[k] ^ 1]) + good[k + 1 :])
+        found = cached_frame("toy", KEY, compute, code=CODE)
+        pd.testing.assert_frame_equal(found, good_frame)
+    assert compute.calls > len(places) / 2
+
+
+# the code
+
+
+def write_package(folder, **sources):
+    """A small package "house" in `folder`; a module's name has __ for a dot."""
+    for name, text in ({"__init__": "", "inner____init__": ""} | sources).items():
+        path = folder.joinpath("house", *name.replace("inner__", "inner/").split("/"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".py").write_text(textwrap.dedent(text), encoding="utf-8")
+
+
+HOUSE = {
+    "compute": """
+        import os
+
+        import house.far
+        from house import near
+        from house.inner import CONSTANT
+        from house.inner.deep import deepest as deep
+
+
+        def compute():
+            from . import lazy
+            return near.one() + lazy.two()
+    """,
+    "near": "def one():\n    return 1\n",
+    "lazy": "from .below import three\n\ndef two():\n    return three()\n",
+    "below": "def three():\n    return 3\n",
+    "far": "X = 1\n",
+    "inner____init__": "from house.compute import compute\nCONSTANT = 4\n",  # a circle
+    "inner__deep": "from .. import above\ndeepest = 5\n",
+    "inner__beside": "X = 1\n",
+    "above": "X = 1\n",
+    "unrelated": "from house import compute\n",
+    "__init__": "X = 1\n",
+}
+REACHED = ("compute", "near", "lazy", "below", "far", "inner", "inner.deep", "above")
+
+
+def test_every_module_that_the_code_imports_is_reached_and_no_other(tmp_path):
+    write_package(tmp_path, **HOUSE)
+    found = reached_modules("house.compute", tmp_path)
+    assert set(found) == {f"house.{name}" for name in REACHED}
+
+
+def house_digest(folder, name, old="", new="") -> str:
+    """The digest of "house.compute" with one text in one module replaced."""
+    shutil.rmtree(folder, ignore_errors=True)
+    assert old in HOUSE[name]
+    write_package(folder, **HOUSE | {name: HOUSE[name].replace(old, new)})
+    source_digest.cache_clear()
+    return source_digest("house.compute", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("compute", "near.one()", "near.one() + 0"),
+        ("near", "return 1", "return 2"),
+        ("lazy", "return three()", "return -three()"),
+        ("below", "return 3", "return 4"),
+        ("far", "X = 1", "X = 2"),
+        ("inner____init__", "CONSTANT = 4", "CONSTANT = 5"),
+        ("inner__deep", "deepest = 5", "deepest = 6"),
+        ("above", "X = 1", "X = '1'"),
+    ],
+)
+def test_a_change_of_any_code_that_is_reached_changes_the_digest(
+    tmp_path, name, old, new
+):
+    before = house_digest(tmp_path / "before", name)
+    assert house_digest(tmp_path / "after", name, old, new) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("unrelated", "from", "import os\nfrom"),
+        ("inner__beside", "X = 1", "X = 2"),
+        ("__init__", "X = 1", "X = 2"),  # nothing is taken from it
+        ("near", "return 1", "return 1  # one"),
+        ("near", "def one():", "# a comment\n\n\ndef one( ):"),
+        ("near", "def one():", 'def one():\n    """One."""'),
+        ("near", "def one", '"""A module."""\n\ndef one'),
+    ],
+)
+def test_comments_docstrings_form_and_other_modules_change_nothing(
+    tmp_path, name, old, new
+):
+    before = house_digest(tmp_path / "before", name)
+    assert house_digest(tmp_path / "after", name, old, new) == before
+
+
+def test_a_module_that_is_not_there_is_told(artifacts):
+    with pytest.raises(ValueError, match=r"code: found 'cfhelpers\.nowhere'; wanted"):
+        _cache.cached("toy", {}, Counter(), code="cfhelpers.nowhere")
+
+
+def test_other_code_computes_anew_and_keeps_both(artifacts, monkeypatch):
+    compute = Counter()
+    cached("toy", KEY, compute)
+    monkeypatch.setattr(_cache, "source_digest", lambda module: "newer")
+    cached("toy", KEY, compute)
+    assert compute.calls == 2
+    assert len(list(artifacts.iterdir())) == 2
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package, to be changed."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.parquet")
+    shutil.copytree(
+        paths.Path(_cache.__file__).parent, tmp_path / "cfhelpers", ignore=ignored
+    )
+    return tmp_path
+
+
+ROWS = "cfhelpers.study.experiments"
+TRAINING = "cfhelpers.study.training"
+CFGNN = "cfhelpers.graph_scores"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changed"),
+    [
+        ("datasets/_dataset.py", "STREAM = 0x5911", "STREAM = 0x5912", [ROWS, TRAINING]),
+        ("datasets/_dataset.py", "STREAM = 0x5911", "STREAM = 0x5911  # a word", []),
+        ("gnn.py", "WEIGHT_DECAY = 5e-4", "WEIGHT_DECAY = 4e-4", [ROWS, TRAINING, CFGNN]),
+        ("graph_scores.py", "SIZE_WEIGHT = 0.1", "SIZE_WEIGHT = 0.2", [ROWS, CFGNN]),
+        ("plots.py", "\nimport", "\nX = 1\nimport", []),
+        ("study/figures.py", "\nimport", "\nX = 1\nimport", []),
+        ("paths.py", "\nimport", "\nX = 1\nimport", []),
+        ("study/presets.py", "0.054671586", "0.06", [ROWS]),
+    ],
+)
+def test_rows_models_and_cfgnn_know_their_own_code(package, file, old, new, changed):
+    modules = [ROWS, TRAINING, CFGNN]
+    before = {module: source_digest(module, package) for module in modules}
+    path = package / "cfhelpers" / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    source_digest.cache_clear()
+    after = {module: source_digest(module, package) for module in modules}
+    assert [module for module in modules if before[module] != after[module]] == changed
+
+
+# fingerprints
 
 
 def test_a_fingerprint_changes_with_every_entry_type_shape_order_and_column_name():

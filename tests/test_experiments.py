@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from toy import toy
 
-from cfhelpers import conformal, control, fairness, paths
+from cfhelpers import _cache, conformal, control, fairness, paths
 from cfhelpers.datasets import Dataset, load_dataset, split
 from cfhelpers.study import experiments, models, scoring
 
@@ -185,7 +185,7 @@ def test_rows_of_another_model_other_options_or_older_code_are_not_taken(
         first["coverage"], experiments.run(data, base, **options, alpha=0.3)["coverage"]
     )
     before = len(list((paths.ARTIFACTS / "runs").iterdir()))
-    monkeypatch.setattr(experiments, "_code", lambda: "newer")
+    monkeypatch.setattr(_cache, "source_digest", lambda module: "newer")
     experiments.run(data, base, **options)
     assert len(list((paths.ARTIFACTS / "runs").iterdir())) == before + 1
 

@@ -1,11 +1,10 @@
 """The paper's grid: one setting to a tidy row, and every setting of a dataset with scores and sorts shared."""
 
-import hashlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from cfhelpers import paths
-from cfhelpers._cache import fingerprint
+from cfhelpers._cache import cached_frame, fingerprint
 from cfhelpers._checks import as_positive_labels, one_of
 from cfhelpers.conformal import round_down
 from cfhelpers.control import GUARANTEES, TOLERANCE, Calibration
@@ -42,7 +41,6 @@ GRID_METRICS += ("predictive_parity_proxy", "disparate_impact")
 KEYS = ["dataset", "attribute", "source", "data", "records", "profile", "model"]
 KEYS += ["score", "metric", "classwise", "guarantee", "c", "split"]
 MEASURED = ["coverage", "efficiency", "disparity"]
-SOURCES = ("_checks", "conformal", "control", "fairness", "gnn", "graph_scores", "scores")
 SAME, OTHER, SIMULATED = (
     "the paper's",
     "other",
@@ -261,7 +259,6 @@ def run(
     edges = [] if dataset.edge_index is None else [dataset.edge_index]
     key = {
         "content": fingerprint(base.probs, base.parts, dataset.y, codes, *edges),
-        "code": _code(),
         "options": options,
     }
     pairs, parts = [(split, score) for split in range(splits) for score in scores], []
@@ -276,9 +273,9 @@ def run(
             warnings.catch_warnings()
         ):  # said once, when the rows were split; the rows say which cells were left out
             warnings.filterwarnings("ignore", "too few rows to reach every part")
-            parts.append(
-                _kept(key | {"score": score, "split": split, "own": own}, compute)
-            )
+            own_key = key | {"score": score, "split": split, "own": own}
+            name = f"runs/{dataset.name}-{score}"
+            parts.append(cached_frame(name, own_key, compute, code=__name__))
     setting = {
         "dataset": dataset.name,
         "attribute": dataset.attribute.replace(" × ", "+"),
@@ -296,31 +293,6 @@ def run(
     }  # of the base model
     rows = pd.concat(parts, ignore_index=True).assign(**setting)
     return rows[[*KEYS, *rows.columns.difference(KEYS, sort=False)]]
-
-
-def _kept(key: dict[str, Any], compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """The frame that `compute` gives, read from artifacts/ where it was stored for exactly this key."""
-    digest = hashlib.blake2b(
-        json.dumps(key, sort_keys=True).encode(), digest_size=10
-    ).hexdigest()
-    path = paths.ARTIFACTS / "runs" / f"{digest}.parquet"
-    if not path.exists():
-        frame = compute()
-        with paths.atomic_write(path) as unfinished:
-            frame.to_parquet(unfinished, index=False)
-    return pd.read_parquet(path)
-
-
-@cache
-def _code() -> str:
-    """A short text that changes with the code that rows come from: rows of older code are not taken for new ones."""
-    folder = Path(__file__).parents[1]
-    files = [
-        *(folder / f"{name}.py" for name in SOURCES),
-        Path(__file__),
-        Path(scoring.__file__),
-    ]
-    return fingerprint(*[file.read_bytes() for file in files])
 
 
 def save_rows(rows: pd.DataFrame) -> Path:

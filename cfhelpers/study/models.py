@@ -1,29 +1,49 @@
-"""Base models: a dataset in, probabilities for every row out; the method starts from these and never looks back."""
+"""Base models: a dataset in, probabilities for every row out.
 
-import shutil
-import subprocess
+The method starts from these and never looks back.
+"""
+
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm.auto import tqdm
+from numpy.typing import ArrayLike
 
 from cfhelpers._cache import cached, fingerprint
 from cfhelpers._checks import as_array, one_of
-from cfhelpers.datasets import PARTS, Dataset, split
-from cfhelpers.study.presets import MODELS, NAMES, PROFILES, XGBOOST, preset
-
-PATIENCE = 20  # trees without a better validation loss
+from cfhelpers.datasets import PARTS, Dataset
+from cfhelpers.study import training
+from cfhelpers.study.presets import PROFILES, XGBOOST, preset
+from cfhelpers.study.training import MODELS, choose_device, default_parameters, train
 
 
 @dataclass(frozen=True, eq=False)
 class BaseModel:
-    """A fitted model, as the method sees it: probabilities float32 (n, K) and the part of every row, str (n,)."""
+    """A fitted model, as the method sees it.
+
+    Attributes
+    ----------
+    model : str
+        "xgboost", "gcn", "sage" or "gat".
+    parameters : dict
+        What it was fitted with, beside its defaults.
+    seed : int
+        Of its own random choices.
+    probs : array of float32, shape (n, K)
+        For every row.
+    parts : array of str, shape (n,)
+        The part of every row.
+    accuracy : dict of str to float
+        By part.
+    seconds : float
+        That the training took.
+    history : DataFrame
+        A row per epoch or tree: loss, and accuracy on the validation rows.
+    """
 
     model: str
     parameters: dict[str, Any]
@@ -32,194 +52,124 @@ class BaseModel:
     parts: np.ndarray = field(repr=False)
     accuracy: dict[str, float]
     seconds: float
-    history: pd.DataFrame = field(
-        repr=False
-    )  # a row per epoch or tree: loss, accuracy on the validation rows
+    history: pd.DataFrame = field(repr=False)
 
 
 def base_model(
     dataset: Dataset,
+    parts: ArrayLike,
     model: str | None = None,
     *,
     profile: str = "quick",
-    parameters: dict[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
-    parts: np.ndarray | None = None,
     device: str | None = None,
     progress: bool = True,
 ) -> BaseModel:
-    """The base model of a dataset, fitted, or read from artifacts/; `seed` splits its rows, unless `parts` says how.
+    """The base model of a dataset, fitted, or read from artifacts/.
 
-    Without a name: XGBoost for a dataset with a preset for it, else the graph model with the best validation accuracy.
+    Parameters
+    ----------
+    dataset : Dataset
+        With its graph, for the graph models.
+    parts : array of str, shape (n,)
+        The part of every row, as `datasets.split` gives it: "train" fits, "valid" says
+        when to stop.
+    model : {"xgboost", "gcn", "sage", "gat"}, optional
+        None: XGBoost for a dataset with a preset for it, else the graph model with the
+        best validation accuracy.
+    profile : {"quick", "paper"}
+        Whose preset to take where no parameters are given.
+    parameters : mapping, optional
+        See `training.train`; None: those of `presets.preset`.
+    seed : int
+        Of the model's own random choices.
+    device : str, optional
+        "cpu", "cuda" …; None: a GPU when there is one.
+    progress : bool
+        Whether a bar shows how far the training is.
+
+    Returns
+    -------
+    BaseModel
     """
     one_of(profile, "profile", PROFILES)
     if model is None and dataset.name not in XGBOOST[profile]:
-        options = {
-            "profile": profile,
-            "parameters": parameters,
-            "seed": seed,
-            "parts": parts,
-        }
-        options |= {"device": device, "progress": progress}
-        return max(
-            (base_model(dataset, name, **options) for name in MODELS[1:]),
-            key=lambda m: m.accuracy["valid"],
-        )
+        candidates = []
+        for name in MODELS[1:]:
+            candidate = base_model(
+                dataset,
+                parts,
+                name,
+                profile=profile,
+                parameters=parameters,
+                seed=seed,
+                device=device,
+                progress=progress,
+            )
+            candidates.append(candidate)
+        return max(candidates, key=lambda candidate: candidate.accuracy["valid"])
     model = one_of(model or "xgboost", "model", MODELS)
-    parameters = preset(dataset, model, profile) if parameters is None else parameters
-    parts, device = (
-        split(dataset, seed) if parts is None else as_array(parts),
-        device or _device(model),
+    if parameters is None:
+        parameters = preset(dataset, model, profile)
+    device = device or choose_device(model)
+    parts = as_array(parts)
+
+    def compute() -> dict[str, np.ndarray]:
+        start = time.perf_counter()
+        probs, history = train(
+            dataset, parts, model, parameters, seed=seed, device=device, progress=progress
+        )
+        duration = np.array(time.perf_counter() - start)
+        return {"probs": probs, "duration": duration} | history
+
+    key = _model_key(dataset, parts, model, parameters, seed, device)
+    stored = cached(f"{dataset.name}-{model}", key, compute, code=training.__name__)
+    probs = stored.pop("probs")
+    seconds = float(stored.pop("duration"))
+    return BaseModel(
+        model=model,
+        parameters=dict(parameters),
+        seed=seed,
+        probs=probs,
+        parts=parts,
+        accuracy=_accuracy_by_part(probs, dataset.y, parts),
+        seconds=seconds,
+        history=pd.DataFrame(stored),
     )
-    library = "xgboost" if model == "xgboost" else "torch"
-    defaults = (
-        {"patience": PATIENCE}
-        if model == "xgboost"
-        else import_module("cfhelpers.gnn").DEFAULTS
-    )
-    key = {
+
+
+def _model_key(
+    dataset: Dataset,
+    parts: np.ndarray,
+    model: str,
+    parameters: Mapping[str, Any],
+    seed: int,
+    device: str,
+) -> dict[str, Any]:
+    """All that the probabilities of a base model depend on, its code apart."""
+    if model == "xgboost":
+        content = fingerprint(dataset.X, dataset.y)
+        library = "xgboost"
+    else:
+        content = fingerprint(dataset.X, dataset.y, dataset.edge_index)
+        library = "torch"
+    return {
         "data": dataset.name,
         "source": dataset.source,
-        "content": fingerprint(
-            dataset.X, dataset.y, *([] if model == "xgboost" else [dataset.edge_index])
-        ),
+        "content": content,
         "parts": fingerprint(parts),
         "model": model,
-        "parameters": defaults | parameters,
+        "parameters": default_parameters(model) | dict(parameters),
         "seed": seed,
         "device": device.split(":")[0],
         library: version(library),
     }
 
-    def compute():
-        start = time.perf_counter()
-        probs, history = train(
-            dataset, parts, model, parameters, seed=seed, device=device, progress=progress
-        )
-        return {
-            "probs": probs,
-            "duration": np.array(time.perf_counter() - start),
-        } | history
 
-    stored = cached(f"{dataset.name}-{model}", key, compute)
-    probs, seconds = stored.pop("probs"), float(stored.pop("duration"))
-    right = probs.argmax(axis=1) == dataset.y
-    accuracy = {part: float(right[parts == part].mean()) for part in PARTS}
-    return BaseModel(
-        model, parameters, seed, probs, parts, accuracy, seconds, pd.DataFrame(stored)
-    )
-
-
-def train(
-    dataset: Dataset,
-    parts: np.ndarray,
-    model: str,
-    parameters: dict[str, Any],
-    *,
-    seed: int = 0,
-    device: str | None = None,
-    progress: bool = False,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Fit on the "train" rows, stop by the "valid" rows; probabilities, float32 (n, K), and the history."""
-    parts = as_array(parts)
-    rows = [int((parts == part).sum()) for part in PARTS[:2]]
-    if len(parts) != len(dataset) or not all(rows):
-        found = f"{len(parts)} parts for {len(dataset)} rows, {rows[0]} 'train', {rows[1]} 'valid'"
-        raise ValueError(
-            f"parts: found {found}; wanted one for each row, and some of both"
-        )
-    if one_of(model, "model", MODELS) == "xgboost":
-        return _xgboost(
-            dataset, parts, parameters, seed, device or _device(model), progress
-        )
-    from cfhelpers import gnn
-
-    if dataset.edge_index is None:
-        raise ValueError(
-            f"model: found {model!r} for {dataset.name} without edges; wanted 'xgboost', or its graph"
-        )
-    options = {"seed": seed, "device": device, "progress": progress}
-    return gnn.fit(
-        dataset.X,
-        dataset.y,
-        dataset.edge_index,
-        parts,
-        dataset.n_classes,
-        model,
-        parameters,
-        **options,
-    )
-
-
-def _xgboost(dataset, parts, parameters, seed, device, progress):
-    import xgboost
-
-    if unknown := set(parameters) - set(NAMES):
-        raise ValueError(
-            f"parameters: found {sorted(unknown)[0]!r}; wanted some of {', '.join(NAMES)}"
-        )
-
-    class Bar(xgboost.callback.TrainingCallback):
-        def after_iteration(self, model, epoch, log):
-            log = log["validation_0"]
-            bar.set_postfix(
-                loss=f"{log['mlogloss'][-1]:.3f}",
-                valid=f"{1 - log['merror'][-1]:.3f}",
-                refresh=False,
-            )
-            bar.update()
-
-    X, y, fit, valid = (
-        dataset.X.to_numpy(np.float32),
-        dataset.y,
-        parts == "train",
-        parts == "valid",
-    )
-    if (labels := np.unique(y[fit]).tolist()) != (
-        wanted := list(range(dataset.n_classes))
-    ):
-        raise ValueError(
-            f"parts: found labels {labels} in the 'train' rows; wanted {wanted}"
-        )
-    with tqdm(
-        total=parameters.get("n_estimators", 100),
-        desc="training xgboost",
-        disable=not progress,
-        leave=False,
-    ) as bar:
-        model = xgboost.XGBClassifier(
-            **parameters,
-            objective="multi:softprob",
-            tree_method="hist",
-            eval_metric=["merror", "mlogloss"],
-            early_stopping_rounds=PATIENCE,
-            callbacks=[Bar()],
-            random_state=seed,
-            device=device,
-        )
-        model.fit(X[fit], y[fit], eval_set=[(X[valid], y[valid])], verbose=False)
-    log = model.evals_result()["validation_0"]
-    history = {
-        "epoch": np.arange(len(log["merror"])),
-        "loss": log["mlogloss"],
-        "held_out": 1 - np.array(log["merror"]),
-    }
-    return model.predict_proba(X), {
-        name: np.asarray(values, float) for name, values in history.items()
-    }
-
-
-@cache
-def _device(model: str) -> str:
-    """ "cuda" when there is a GPU that the model's library can use."""
-    if model != "xgboost":
-        from cfhelpers import gnn
-
-        return gnn.choose_device().type
-    import xgboost
-
-    smi = shutil.which("nvidia-smi")
-    listed = smi and subprocess.run(
-        [smi, "-L"], capture_output=True, text=True
-    ).stdout.startswith("GPU")
-    return "cuda" if listed and xgboost.build_info().get("USE_CUDA") else "cpu"
+def _accuracy_by_part(
+    probs: np.ndarray, y: np.ndarray, parts: np.ndarray
+) -> dict[str, float]:
+    """The share of rows whose most probable label is the true one, by part."""
+    right = probs.argmax(axis=1) == y
+    return {part: float(right[parts == part].mean()) for part in PARTS}
