@@ -1,6 +1,7 @@
 """The bundled Credit data, its splits and the simulated populations."""
 
 import hashlib
+import json
 import os
 import random
 import subprocess
@@ -14,12 +15,17 @@ import pytest
 from conftest import flat
 
 from cfhelpers import paths
+from cfhelpers._cache import reached_modules
+from cfhelpers.cells import CellCounts
+from cfhelpers.conformal import prediction_sets
 from cfhelpers.datasets import (
     NAMES,
     Dataset,
+    Source,
     credit_probabilities,
     load_dataset,
     resplit,
+    simulated,
     split,
     tune_halves,
 )
@@ -33,6 +39,9 @@ from cfhelpers.datasets.credit import (
     similarity_edges,
 )
 from cfhelpers.datasets.populations import Truth, nine_groups, two_groups
+from cfhelpers.fairness import METRICS as FAIRNESS_METRICS
+from cfhelpers.fairness import disparity
+from cfhelpers.groups import as_groups
 
 DERIVED_SHA256 = "9c5cbdd38f72905873199da7a92f4c984d2264548f97569252b5e2ef96619e14"
 
@@ -194,8 +203,10 @@ def test_credit_is_read_from_a_local_folder(caches, monkeypatch, credit):
 
 
 def test_no_dataset_needs_torch(tmp_path):
-    code = "import sys; from cfhelpers.datasets import acs, credit, pokec, simulated, simulated, load_dataset;"
-    code += "[load_dataset(name, n=500) for name in ('acs_income', 'pokec_z')]; load_dataset('credit');"
+    code = "import sys; from cfhelpers.datasets import acs, credit, pokec, load_dataset;"
+    code += "from cfhelpers.datasets import populations, simulated, truth;"
+    code += "[load_dataset(name, n=500) for name in ('acs_income', 'pokec_z')];"
+    code += "load_dataset('credit');"
     code += "print([m for m in sys.modules if m.split('.')[0] == 'torch'])"
     environment = os.environ | {"CFHELPERS_HOME": str(tmp_path)}
     run = subprocess.run(
@@ -248,6 +259,47 @@ def test_the_data_card_names_groups_classes_and_harms(root, caches, name):
 def test_unknown_names_are_refused(arguments, named):
     with pytest.raises(ValueError, match=named):
         load_dataset(**arguments)
+
+
+def test_a_source_is_its_plain_text_wherever_it_is_written(credit, tmp_path):
+    assert credit.source is Source.BUNDLED and credit.source == "bundled"
+    assert f"{credit.source} {credit.source!r}" == "bundled 'bundled'"
+    assert json.dumps({"source": credit.source}) == '{"source": "bundled"}'
+    table = pd.DataFrame({"n": [1, 2]}).assign(source=credit.source)
+    plain = pd.DataFrame({"n": [1, 2]}).assign(source="bundled")
+    assert table.to_csv() == plain.to_csv() and str(table) == str(plain)
+    table.to_parquet(tmp_path / "rows.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "rows.parquet"), plain)
+
+
+def test_the_folder_of_a_draw_changes_with_the_code_that_draws(caches, monkeypatch):
+    module = "cfhelpers.datasets.simulated"
+    reached = reached_modules(module)
+    assert {module, "cfhelpers.datasets._formats"} <= set(reached)
+    assert not {"cfhelpers.datasets.acs", "cfhelpers.datasets.pokec"} & set(reached)
+    before = simulated.acs_files(100, 0)["CO"]
+    monkeypatch.setattr(simulated, "source_digest", lambda name: "another code")
+    assert before != simulated.acs_files(100, 0)["CO"]
+
+
+SPLITS = {
+    "split": "39cf0db3b3604339",
+    "resplit": "d2f375811bb9b8c4",
+    "tune_halves": "6be6580df747f629",
+}
+
+
+def test_splits_are_those_that_stored_rows_were_made_from(credit):
+    parts = split(credit, 0)
+    again = resplit(credit, parts, 1)
+    drawn = {
+        "split": parts,
+        "resplit": again,
+        "tune_halves": tune_halves(credit, again, 1),
+    }
+    for name, names in drawn.items():
+        digest = hashlib.sha256("".join(names).encode()).hexdigest()
+        assert digest[:16] == SPLITS[name], name
 
 
 def test_split_gives_every_cell_its_shares(credit):
@@ -336,7 +388,7 @@ def test_population_has_the_stated_shares_and_logits():
     assert contrast.std() == pytest.approx(
         np.sqrt(2 * (0.9**2 * 1.2**2 + 0.2**2)), abs=0.02
     )
-    # labels follow the softmax of the logits: compare with an independent draw by the Gumbel trick
+    # labels follow the softmax of the logits: an independent draw by the Gumbel trick
     rng = np.random.default_rng(6)
     logits = rng.normal(offsets[0], 1.2, (400_000, 4))
     gumbel = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
@@ -430,3 +482,27 @@ def test_truth_agrees_with_a_fresh_draw():
     assert truth.disparity(0.75, "equalized_odds") == odds
     with pytest.raises(ValueError, match="metric_name: found 'fairness'"):
         truth.disparity(0.75, "fairness")
+
+
+@pytest.mark.parametrize("metric", FAIRNESS_METRICS)
+@pytest.mark.parametrize("threshold", [0.7, (0.6, 0.8, 0.75)])
+def test_truth_is_the_disparity_of_the_sets_of_its_own_sample(metric, threshold):
+    population = two_groups()
+    probs, y, names = population.draw(5_000, np.random.default_rng(1))
+    scores = 1 - probs
+    groups = as_groups(names, len(y))
+    truth = Truth.of(scores, y, groups.codes, groups.names)
+    counts = truth.counts_at(threshold)
+    want = CellCounts.from_scores(scores, threshold, y, groups)
+    np.testing.assert_array_equal(counts.covered, want.covered)
+    np.testing.assert_array_equal(counts.sizes, want.sizes)
+    sets = prediction_sets(scores, threshold)
+    for labels in (None, [0, 2]):
+        found = truth.disparity(threshold, metric, labels)
+        assert found == disparity(sets, y, names, metric, labels)
+
+
+def test_truth_of_equalized_odds_has_no_single_coverage():
+    truth = two_groups().truth(lambda p: 1 - p, n=1_000)
+    with pytest.raises(ValueError, match="metric_name: found 'equalized_odds', which"):
+        truth.group_coverages(0.7, "equalized_odds")

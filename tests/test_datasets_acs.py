@@ -1,4 +1,4 @@
-"""ACS: the rows, features, labels and groups of folktables and of the paper, from any year and layout."""
+"""ACS: the rows, features, labels and groups of folktables and of the paper."""
 
 import os
 import subprocess
@@ -11,13 +11,15 @@ from conftest import flat
 
 from cfhelpers import paths
 from cfhelpers.datasets import acs, load_dataset, simulated
+from cfhelpers.datasets.truth import acs_truth
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def measured(code, **environment):
-    """Output of `code` in a process of its own, its seconds of computing and its peak memory in GB."""
-    report = "import resource, time; t = time.process_time(); exec({!r}); print(time.process_time() - t, "
+    """What `code` prints in a process of its own, its seconds and its peak memory (GB)."""
+    report = "import resource, time; t = time.process_time(); exec({!r}); "
+    report += "print(time.process_time() - t, "
     report += "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)"
     command = [sys.executable, "-c", report.format(code)]
     done = subprocess.run(
@@ -35,7 +37,8 @@ def measured(code, **environment):
 def test_2024_parquet_files_give_the_known_rows_quickly_and_in_little_memory(
     shared, tmp_path
 ):
-    code = "from cfhelpers import load_dataset; d = load_dataset('acs_income', 'local'); print(len(d)); print(d)"
+    code = "from cfhelpers import load_dataset; d = load_dataset('acs_income', 'local'); "
+    code += "print(len(d)); print(d)"
     folders = {"CFHELPERS_DATA": str(shared / "data"), "CFHELPERS_HOME": str(tmp_path)}
     output, seconds, gigabytes = measured(code, **folders)
     assert output[0] == "1399926"
@@ -49,7 +52,8 @@ def test_2024_parquet_files_give_the_known_rows_quickly_and_in_little_memory(
 
 
 def test_the_simulated_twin_has_the_papers_size_in_time(tmp_path):
-    code = "from cfhelpers import load_dataset; d = load_dataset('acs_income', n=1_664_500); print(len(d)); print(d)"
+    code = "from cfhelpers import load_dataset; "
+    code += "d = load_dataset('acs_income', n=1_664_500); print(len(d)); print(d)"
     output, seconds, gigabytes = measured(code, CFHELPERS_HOME=str(tmp_path))
     assert output[0] == "1664500" and "simulated" in output[2]
     assert seconds < 90 and gigabytes < 6
@@ -169,7 +173,7 @@ def test_states_are_chosen_and_kept_in_fips_order():
 
 
 def put(home, year, state="CO", parquet=False, **changes):
-    """A small person file of a made-up year in `home`, with columns renamed or (None) left out."""
+    """A small person file of a made-up year, with columns renamed or (None) left out."""
     frame = pd.read_csv(simulated.acs_files(1_000, 0)[state]).drop(columns="RT")
     frame = frame.drop(columns=[c for c, new in changes.items() if new is None])
     frame = frame.rename(columns={c: new for c, new in changes.items() if new})
@@ -240,10 +244,8 @@ def test_what_is_not_there_is_named(home, monkeypatch):
     put(home, 2018, SCHL=None)
     with pytest.raises(ValueError, match="no column SCHL in every person file"):
         load_dataset("acs_income", "local")
-    with pytest.raises(
-        ValueError,
-        match="source: found 'bundled'; acs_income has 'simulated', 'local' and 'download'",
-    ):
+    offered = "acs_income has 'simulated', 'local' and 'download'"
+    with pytest.raises(ValueError, match=f"source: found 'bundled'; {offered}"):
         load_dataset("acs_income", "bundled")
     with pytest.raises(ValueError, match="brackets: found 'tax'"):
         load_dataset("acs_income", brackets="tax")
@@ -295,7 +297,7 @@ def scores_of(X):
 @pytest.mark.parametrize("states", [None, ["CO", "PR"]])
 def test_true_coverage_is_that_of_a_large_draw_of_the_same_population(attribute, states):
     data = load_dataset("acs_income", n=100_000, attribute=attribute, states=states)
-    truth = simulated.acs_truth(data, scores_of, n=300_000)
+    truth = acs_truth(data, scores_of, n=300_000)
     assert list(truth.names) == list(data.group_names)
     sets = scores_of(data.X) <= 0.4
     for g, name in enumerate(data.group_names):

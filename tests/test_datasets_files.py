@@ -1,4 +1,4 @@
-"""Downloads against a local server: what fails says why and leaves the cache as it was."""
+"""Downloads against a local server: what fails says why and leaves the cache alone."""
 
 import http.server
 import io

@@ -1,4 +1,4 @@
-"""Pokec in FairGNN's raw format, the real graph without profiles, and the simulated twin."""
+"""Pokec in FairGNN's raw format, the real graph without profiles, simulated users."""
 
 import numpy as np
 import pandas as pd
@@ -6,6 +6,7 @@ import pytest
 from conftest import flat
 
 from cfhelpers.datasets import load_dataset, pokec, simulated, split
+from cfhelpers.datasets.truth import pokec_truth
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -161,7 +162,7 @@ def test_the_twin_has_the_published_size_shares_and_homophily(name):
 def test_true_coverage_of_the_twin_counts_the_hidden_labels_too():
     data = load_dataset("pokec_n", n=4_000)
     scores = np.random.default_rng(0).random((4_000, 4))
-    truth = simulated.pokec_truth(data, scores)
+    truth = pokec_truth(data, scores)
     assert truth.counts.sum() == 4_000
     hidden = np.load(
         simulated.pokec_files("pokec_n", 4_000, 0)[0].with_name("hidden_labels.npy")

@@ -1,13 +1,25 @@
-"""The datasets of the paper: `load_dataset(name, source=None)` gives a `Dataset` that says what it holds."""
+"""The datasets of the paper; `load_dataset` gives a `Dataset` that says what it holds."""
 
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from cfhelpers.datasets._dataset import PARTS, Dataset, resplit, split, tune_halves
+import numpy as np
+
+from cfhelpers.datasets._dataset import (
+    PARTS,
+    Dataset,
+    Source,
+    resplit,
+    split,
+    tune_halves,
+)
 
 __all__ = [
     "NAMES",
     "PARTS",
     "Dataset",
+    "Source",
     "credit_probabilities",
     "load_dataset",
     "resplit",
@@ -15,31 +27,66 @@ __all__ = [
     "tune_halves",
 ]
 
-_LOADERS = {
+_MODULE_OF = {
     "credit": "credit",
     "acs_income": "acs",
     "acs_education": "acs",
     "pokec_n": "pokec",
     "pokec_z": "pokec",
 }
-NAMES = tuple(_LOADERS)
+NAMES = tuple(_MODULE_OF)
 
 
 def load_dataset(
-    name: str, source: str | None = None, *, attribute=None, **options
+    name: str,
+    source: str | None = None,
+    *,
+    attribute: str | Sequence[str] | None = None,
+    **options: Any,
 ) -> Dataset:
-    """The dataset `name` from `source` (None: its default), with groups by `attribute`, one name or several.
+    """One of the paper's datasets.
 
-    `options` are those of the dataset's own module: graph (credit); year, states, horizon, brackets (acs); n, seed
-    (simulated sources).
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    source : str, optional
+        One of `Source`; by default "bundled" for Credit and "simulated" for the others.
+    attribute : str or several, optional
+        What the groups are by; several are crossed.
+    **options
+        Those of the dataset's own module: graph (Credit); year, states, horizon, brackets
+        (ACS); n and seed (simulated records).
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> credit = load_dataset("credit", attribute="sex")
+    >>> credit.counts().sum(axis=1).to_dict()
+    {'women': 18112, 'men': 11888}
     """
-    if name not in _LOADERS:
+    if name not in _MODULE_OF:
         raise ValueError(f"name: found {name!r}; wanted one of {', '.join(NAMES)}")
-    return import_module(f"{__name__}.{_LOADERS[name]}").load(
-        name, source, attribute=attribute, **options
-    )
+    module = import_module(f"{__name__}.{_MODULE_OF[name]}")
+    return module.load(name, source, attribute=attribute, **options)
 
 
-def credit_probabilities():
-    """A plain model's probabilities, float32 (30000, 4), and the part of every row: `split` of Credit with seed 0."""
+def credit_probabilities() -> tuple[np.ndarray, np.ndarray]:
+    """A plain model's probabilities for Credit, kept so that lessons need no training.
+
+    Returns
+    -------
+    probabilities : float32 (30000, 4)
+    parts : str (30000,)
+        The part of every row: `split` of Credit with seed 0. The model saw "train".
+
+    Examples
+    --------
+    >>> probabilities, parts = credit_probabilities()
+    >>> probabilities.shape
+    (30000, 4)
+    """
     return import_module(f"{__name__}.credit").credit_probabilities()

@@ -1,4 +1,4 @@
-"""Raw files in a user's folder, and downloads that are whole and checked or not there at all."""
+"""Raw files in a user's folder, and downloads that are whole and checked or not there."""
 
 import errno
 import hashlib
@@ -6,37 +6,61 @@ import http.client
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cfhelpers import paths
 
+BLOCK = 1 << 20  # bytes that are read at once
+SECONDS = 60  # without an answer, after which a download breaks off
+
 
 class DownloadError(RuntimeError):
-    """A file could not be had; the message says which and why, and the cache is as it was."""
+    """A file could not be had; the message says which and why. The cache is as it was."""
 
 
 def local_folders() -> list[Path]:
-    """Where raw files are looked for: the folder CFHELPERS_DATA, then the project's data folder."""
+    """Where raw files are looked for: the folder CFHELPERS_DATA, then the data folder."""
+    folders = []
     named = os.environ.get("CFHELPERS_DATA")
-    return [Path(named).expanduser(), paths.DATA] if named else [paths.DATA]
+    if named:
+        folders.append(Path(named).expanduser())
+    folders.append(paths.DATA)
+    return folders
 
 
-def not_found(what: str, tried: list[Path]) -> FileNotFoundError:
+def not_found(what: str, tried: Sequence[Path]) -> FileNotFoundError:
     """The error for missing local files, with every place that was looked at."""
     advice = "set CFHELPERS_DATA to the folder that holds it, or take another source"
-    return FileNotFoundError(
-        "\n  ".join([f"{what}: not found; {advice}. Looked for", *map(str, tried)])
-    )
+    lines = [f"{what}: not found; {advice}. Looked for", *map(str, tried)]
+    return FileNotFoundError("\n  ".join(lines))
 
 
 def fetch(
-    url: str, path: Path, check: Callable[[Path], object], unpack: Callable = os.replace
+    url: str,
+    path: Path,
+    check: Callable[[Path], object],
+    unpack: Callable[[Path, Path], object] = os.replace,
 ) -> Path:
-    """`path`, from the cache or from `url`; it appears only when it is complete and `check(path)` has passed.
+    """A file from the cache, or from the web into the cache.
 
-    `unpack(download, target)` turns what was downloaded into what is kept. The checksum of what is kept stands beside
-    it, and a cached file that no longer has it is refused.
+    It appears only when it is complete and checked. Its checksum stands beside it, and a
+    cached file that no longer has it is refused.
+
+    Parameters
+    ----------
+    url : str
+    path : Path
+        Where the file is kept.
+    check : callable (path)
+        Raises ValueError for a file that is not the one expected.
+    unpack : callable (download, target)
+        Turns what was downloaded into what is kept.
+
+    Returns
+    -------
+    Path
+        `path`.
     """
     note = path.with_name(f"{path.name}.sha256")
     if path.exists():
@@ -51,8 +75,8 @@ def fetch(
             _receive(url, download)
             unpack(download, partial)
             check(partial)
-            with paths.atomic_write(note) as text:
-                text.write_text(f"{_sha256(partial)}  {path.name}\n")
+            with paths.atomic_write(note) as partial_note:
+                partial_note.write_text(f"{_sha256(partial)}  {path.name}\n")
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise DownloadError(f"{url}: {_reason(error)}; nothing was kept") from error
         finally:
@@ -61,40 +85,42 @@ def fetch(
 
 
 def _sha256(path: Path) -> str:
+    """The checksum of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _receive(url: str, target: Path) -> None:
-    """Stream `url` to `target`; a web page in place of a file and a short answer are errors."""
-    request = urllib.request.Request(_secure(url), headers={"User-Agent": "cfhelpers"})
+    """Stream `url` to `target`; a web page for a file and a short answer are errors."""
+    _check_is_secure(url)
+    request = urllib.request.Request(url, headers={"User-Agent": "cfhelpers"})
     with (
-        urllib.request.urlopen(request, timeout=60) as answer,
+        urllib.request.urlopen(request, timeout=SECONDS) as answer,
         open(target, "wb") as file,
     ):
-        _secure(answer.url)
+        _check_is_secure(answer.url)  # it may have sent us on to another address
         if answer.headers.get_content_type() == "text/html":
             raise ValueError("the server sent a web page")
-        while block := answer.read(1 << 20):
+        while block := answer.read(BLOCK):
             file.write(block)
-    expected, received = answer.headers.get("Content-Length"), target.stat().st_size
+    expected = answer.headers.get("Content-Length")
+    received = target.stat().st_size
     if expected is not None and received != int(expected):
         raise ConnectionError(f"{received:,} of {int(expected):,} bytes arrived")
 
 
-def _secure(url: str) -> str:
+def _check_is_secure(url: str) -> None:
+    """A ValueError for an address without TLS, except on this very machine."""
     if not url.startswith(("https://", "http://127.0.0.1:")):
         raise ValueError("the address is not https")
-    return url
 
 
 def _reason(error: Exception) -> str:
+    """Why a download failed, in a few words."""
     if isinstance(error, urllib.error.HTTPError):
         return f"the server answered {error.code} {error.reason}"
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return "no space left on the disk"
-    return (
-        f"not the file that was expected: {error}"
-        if isinstance(error, ValueError)
-        else f"broke off, try again: {error}"
-    )
+    if isinstance(error, ValueError):
+        return f"not the file that was expected: {error}"
+    return f"broke off, try again: {error}"

@@ -1,11 +1,13 @@
-"""ACSIncome and ACSEducation from ACS PUMS person records, any survey year and any states.
+"""ACSIncome and ACSEducation from ACS PUMS person records, of any year and any states.
 
-Records are read from folktables' own layout, `<year>/<horizon>/psam_p08.csv`, and from `acs/pums<year>/p_08.parquet`.
+Records are read from folktables' own layout, `<year>/<horizon>/psam_p08.csv`, and from
+`acs/pums<year>/p_08.parquet`.
 """
 
 import re
 import shutil
 import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,43 +15,44 @@ import pandas as pd
 from pyarrow.parquet import read_schema
 
 from cfhelpers import paths
-from cfhelpers.datasets._dataset import Dataset, group_by
+from cfhelpers.datasets._dataset import Dataset, Source, choose_source, group_by
 from cfhelpers.datasets._files import fetch, local_folders, not_found
+from cfhelpers.datasets._formats import RENAMED, STATES, csv_name
+from cfhelpers.datasets.simulated import acs_files
 
+SOURCES = (Source.SIMULATED, Source.LOCAL, Source.DOWNLOAD)
 URL = "https://www2.census.gov/programs-surveys/acs/data/pums"
-_CODES = """AL01 AK02 AZ04 AR05 CA06 CO08 CT09 DE10 DC11 FL12 GA13 HI15 ID16 IL17 IN18 IA19 KS20 KY21 LA22 ME23 MD24
-MA25 MI26 MN27 MS28 MO29 MT30 NE31 NV32 NH33 NJ34 NM35 NY36 NC37 ND38 OH39 OK40 OR41 PA42 RI44 SC45 SD46 TN47 TX48 UT49
-VT50 VA51 WA53 WV54 WI55 WY56 PR72"""
-STATES = {code[:2]: code[2:] for code in _CODES.split()}
-PAPER_STATES = tuple(
-    state for state in STATES if state != "DC"
-)  # folktables' list, which the paper used, has no DC
+# folktables' list of states, which the paper used, has no DC.
+PAPER_STATES = tuple(state for state in STATES if state != "DC")
+PAPER_YEAR = 2018
+PAPER_HORIZON = "1-Year"
 PAPER_ROWS = 1_664_500
 _FEATURES = {
     "acs_income": "AGEP COW SCHL MAR OCCP POBP RELP WKHP SEX RAC1P",
-    "acs_education": "AGEP JWMNP MAR SEX DIS ESP MIG RELP RAC1P PUMA ST CIT OCCP JWTR POWPUMA POVPIP",
+    "acs_education": (
+        "AGEP JWMNP MAR SEX DIS ESP MIG RELP RAC1P PUMA ST CIT OCCP JWTR POWPUMA POVPIP"
+    ),
 }
 FEATURES = {name: tuple(columns.split()) for name, columns in _FEATURES.items()}
-NEEDED = (
-    "AGEP",
-    "PINCP",
-    "WKHP",
-    "PWGTP",
-    "SCHL",
-    "RAC1P",
-    "SEX",
-    "ST",
-)  # to filter, to group, to label
-RENAMED = {
-    "RELP": "RELSHIPP",
-    "JWTR": "JWTRNS",
-    "ST": "STATE",
-    "POBP": "POBP12",
-    "OCCP": "OCCP12",
-}  # in other years
-_RACES = "White|Black|American Indian|Alaska Native|Native, tribe unspecified|Asian|Pacific Islander|other|two or more"
-RACES = np.array(_RACES.split("|"), dtype=object)  # RAC1P 1 to 9
+# Columns without which there are no rows, no groups or no labels.
+NEEDED = ("AGEP", "PINCP", "WKHP", "PWGTP", "SCHL", "RAC1P", "SEX", "ST")
+# RAC1P 1 to 9.
+RACES = np.array(
+    [
+        "White",
+        "Black",
+        "American Indian",
+        "Alaska Native",
+        "Native, tribe unspecified",
+        "Asian",
+        "Pacific Islander",
+        "other",
+        "two or more",
+    ],
+    dtype=object,
+)
 INCOME_NAMES = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
+QUARTERS = (0.25, 0.5, 0.75)
 EDUCATION_NAMES = (
     "no diploma",
     "high school",
@@ -62,112 +65,164 @@ EDUCATION_CUTS = (16, 17, 18, 21, 22)  # SCHL codes at which the next class begi
 LICENCE = (
     "public use microdata of the U.S. Census Bureau; users agree not to identify anyone"
 )
-CITATION = "U.S. Census Bureau, ACS {} PUMS {}; tasks after Ding et al. (2021), Retiring Adult, NeurIPS"
+CITATION = (
+    "U.S. Census Bureau, ACS {} PUMS {}; "
+    "tasks after Ding et al. (2021), Retiring Adult, NeurIPS"
+)
 
 
 def load(
-    name,
-    source=None,
+    name: str,
+    source: str | None = None,
     *,
-    attribute=None,
-    year=None,
-    states=None,
-    horizon="1-Year",
-    brackets="state",
-    n=50_000,
-    seed=0,
+    attribute: str | Sequence[str] | None = None,
+    year: int | None = None,
+    states: Sequence[str] | None = None,
+    horizon: str = PAPER_HORIZON,
+    brackets: str | pd.DataFrame = "state",
+    n: int = 50_000,
+    seed: int = 0,
 ) -> Dataset:
-    """ACS as a `Dataset`, groups by "race" (default), "sex" or both; source simulated (default), local or download.
+    """ACS person records with the label of a task.
 
-    `year` None: 2018, or the newest of local files without 2018. `states`: two-letter codes; None: all there are, for a
-    download the paper's 51. `brackets`: income quarters within each "state", "national", or the `cuts` of a Dataset.
-    `n`, `seed`: of the simulated records.
+    Parameters
+    ----------
+    name : "acs_income" or "acs_education"
+    source : "simulated" (default), "local" or "download"
+    attribute : "race" (default), "sex", or both
+    year : int, optional
+        By default 2018; of local files without 2018 the newest.
+    states : list of two-letter codes, optional
+        By default all there are; for a download the paper's 51.
+    horizon : "1-Year" or "5-Year"
+    brackets : "state", "national" or DataFrame
+        Quarters of income within each state or in the nation, or the `cuts` of a Dataset.
+    n, seed : int
+        Size and seed of the simulated records.
+
+    Returns
+    -------
+    Dataset
     """
-    if unknown := set(states or ()) - set(STATES):
-        raise ValueError(
-            f"states: found {', '.join(sorted(unknown))}; wanted two-letter codes such as CO"
-        )
-    source, survey = source or "simulated", int(year or 2018)
-    if source == "simulated":
-        from cfhelpers.datasets.simulated import acs_files
-
-        files = {
-            s: path
-            for s, path in acs_files(n, seed, survey, horizon).items()
-            if s in (states or STATES)
-        }
-    elif source == "download":
-        files = {
-            state: download(state, survey, horizon) for state in states or PAPER_STATES
-        }
-    elif source == "local":
-        survey, files = find(year, states, horizon)
+    _check_states(states)
+    chosen_source = choose_source(name, source, SOURCES)
+    survey = int(year or PAPER_YEAR)
+    if chosen_source == Source.SIMULATED:
+        files = _files_of(acs_files(n, seed, survey, horizon), states)
+    elif chosen_source == Source.DOWNLOAD:
+        files = {}
+        for state in states or PAPER_STATES:
+            files[state] = download(state, survey, horizon)
     else:
-        raise ValueError(
-            f"source: found {source!r}; {name} has 'simulated', 'local' and 'download'"
-        )
-    data = prepare(
-        name,
-        *read(name, files),
-        source,
-        attribute,
-        brackets,
-        CITATION.format(horizon, survey),
+        survey, files = find(year, states, horizon)
+    raw, columns = read(name, files)
+    citation = CITATION.format(horizon, survey)
+    data = prepare(name, raw, columns, chosen_source, attribute, brackets, citation)
+    is_the_papers = (
+        chosen_source == Source.DOWNLOAD
+        and survey == PAPER_YEAR
+        and horizon == PAPER_HORIZON
+        and states is None
     )
-    if (source, survey, horizon, states) == ("download", 2018, "1-Year", None) and len(
-        data
-    ) != PAPER_ROWS:
+    if is_the_papers and len(data) != PAPER_ROWS:
         raise ValueError(
-            f"{name}: {len(data):,} rows pass the filter; the 2018 files have {PAPER_ROWS:,}"
+            f"{name}: {len(data):,} rows pass the filter; "
+            f"the 2018 files have {PAPER_ROWS:,}"
         )
     return data
 
 
-def csv_name(state: str, year: int) -> str:
-    """folktables' name of a state's person file."""
-    return (
-        f"psam_p{STATES[state]}.csv"
-        if year >= 2017
-        else f"ss{year % 100:02d}p{state.lower()}.csv"
-    )
+def _check_states(states: Sequence[str] | None) -> None:
+    """A ValueError for whatever is no two-letter code."""
+    unknown = set(states or ()) - set(STATES)
+    if unknown:
+        found = ", ".join(sorted(unknown))
+        raise ValueError(f"states: found {found}; wanted two-letter codes such as CO")
 
 
-def find(year: int | None, states, horizon: str) -> tuple[int, dict[str, Path]]:
-    """Survey year and person files by state, in the order of FIPS codes, from the first local folder that has them."""
-    roots = [place for folder in local_folders() for place in (folder, folder / "acs")]
+def _files_of(files: Mapping[str, Path], states: Sequence[str] | None) -> dict[str, Path]:
+    """The files of some states, in the order they have; of all where none is named."""
+    if not states:
+        return dict(files)
+    return {state: path for state, path in files.items() if state in states}
+
+
+def find(
+    year: int | None, states: Sequence[str] | None, horizon: str
+) -> tuple[int, dict[str, Path]]:
+    """Person files in the first local folder that has those of all the states.
+
+    Parameters
+    ----------
+    year : int, optional
+        By default 2018, or the newest.
+    states : list of two-letter codes, optional
+        By default all there are.
+    horizon : "1-Year" or "5-Year"
+
+    Returns
+    -------
+    year : int
+    files : dict
+        State to path, in the order of FIPS codes.
+    """
+    roots = []
+    for folder in local_folders():
+        roots += [folder, folder / "acs"]
     for root in roots:
-        years = {
-            int(y)
-            for p in root.glob("*")
-            for y in re.findall(r"^(?:pums)?(\d{4})$", p.name)
-        }
-        for known in [year] if year else sorted(years, key=lambda y: (y != 2018, -y)):
-            texts = {s: root / str(known) / horizon / csv_name(s, known) for s in STATES}
-            tables = {
-                s: root / f"pums{known}" / f"p_{code}.parquet"
-                for s, code in STATES.items()
-            }
-            files = {
-                s: path for s in STATES for path in (tables[s], texts[s]) if path.exists()
-            }
+        years = [year] if year else _years_in(root)
+        for survey in years:
+            files = _person_files(root, survey, horizon)
             if files and set(states or ()) <= set(files):
-                return known, {
-                    s: path for s, path in files.items() if s in (states or STATES)
-                }
-    kept = (
-        f"{year or '<year>'}/{horizon}/psam_p*.csv or pums{year or '<year>'}/p_*.parquet"
-    )
-    raise not_found(
-        f"acs person records of {', '.join(states or ['any state'])}",
-        [root / kept for root in roots],
-    )
+                return survey, _files_of(files, states)
+    shown = year or "<year>"
+    layouts = f"{shown}/{horizon}/psam_p*.csv or pums{shown}/p_*.parquet"
+    wanted = ", ".join(states or ["any state"])
+    tried = [root / layouts for root in roots]
+    raise not_found(f"acs person records of {wanted}", tried)
+
+
+def _years_in(root: Path) -> list[int]:
+    """The survey years that a folder has, the paper's first, then the newest."""
+    years = set()
+    for path in root.glob("*"):
+        named = re.fullmatch(r"(?:pums)?(\d{4})", path.name)
+        if named:
+            years.add(int(named[1]))
+    return sorted(years, key=lambda year: (year != PAPER_YEAR, -year))
+
+
+def _person_files(root: Path, year: int, horizon: str) -> dict[str, Path]:
+    """The person files of a year, by state; a CSV file goes before a Parquet file."""
+    files = {}
+    for state, code in STATES.items():
+        table = root / f"pums{year}" / f"p_{code}.parquet"
+        text = root / str(year) / horizon / csv_name(state, year)
+        for path in (table, text):
+            if path.exists():
+                files[state] = path
+    return files
 
 
 def download(state: str, year: int, horizon: str) -> Path:
-    """A state's person file from the Census Bureau, in folktables' layout under data/acs; checked before it is kept."""
+    """A state's person file from the Census Bureau, checked before it is kept.
+
+    Parameters
+    ----------
+    state : str
+        Two-letter code.
+    year : int
+    horizon : "1-Year" or "5-Year"
+
+    Returns
+    -------
+    Path
+        Under data/acs, in folktables' layout.
+    """
     name = csv_name(state, year)
 
     def unpack(archive: Path, target: Path) -> None:
+        """Take the person file out of the Bureau's archive."""
         try:
             with (
                 zipfile.ZipFile(archive) as file,
@@ -178,122 +233,211 @@ def download(state: str, year: int, horizon: str) -> Path:
         except (zipfile.BadZipFile, KeyError) as error:
             raise ValueError(f"no zip that holds {name}: {error}") from error
 
-    url, folder = (
-        f"{URL}/{year}/{horizon}/csv_p{state.lower()}.zip",
-        paths.DATA / "acs" / str(year) / horizon,
-    )
-    return fetch(url, folder / name, lambda path: _names("acs_income", [path]), unpack)
+    def check(path: Path) -> None:
+        """All columns that are needed must be there."""
+        _names_in_files("acs_income", [path])
+
+    url = f"{URL}/{year}/{horizon}/csv_p{state.lower()}.zip"
+    folder = paths.DATA / "acs" / str(year) / horizon
+    return fetch(url, folder / name, check, unpack)
 
 
-def _names(name: str, files) -> dict[str, str]:
-    """What the task's columns are called in all of `files`; a ValueError if one that cannot be missing is."""
-    held = [
-        read_schema(p).names
-        if p.suffix == ".parquet"
-        else pd.read_csv(p, nrows=0).columns
-        for p in files
-    ]
-    common = set.intersection(*map(set, held))
-    names = {c: c if c in common else RENAMED.get(c) for c in (*FEATURES[name], *NEEDED)}
-    if absent := [c for c in NEEDED if names[c] not in common]:
-        raise ValueError(f"no column {', '.join(absent)} in every person file")
-    return {column: option for column, option in names.items() if option in common}
+def read(name: str, files: Mapping[str, Path]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The columns of a task from person files.
 
+    Codes changed along with some names, so a feature that was renamed keeps its new name,
+    and one that is absent is left out.
 
-def read(name: str, files: dict[str, Path]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Columns under their 2018 names, float64 (rows, …), and the features by the names they have in the files.
+    Parameters
+    ----------
+    name : "acs_income" or "acs_education"
+    files : mapping of state to path
 
-    Codes changed along with some names, so a renamed feature keeps its name; one that is absent is left out.
+    Returns
+    -------
+    raw : DataFrame of float64
+        All rows, columns under their names of 2018.
+    columns : dict
+        The features, by the names they have in the files.
     """
-    names, frames = _names(name, files.values()), []
-    held = list(names.values())
+    name_in_files = _names_in_files(name, files.values())
+    wanted = list(name_in_files.values())
+    frames = []
     for path in files.values():
-        csv = path.suffix != ".parquet"
-        frame = (
-            pd.read_csv(path, usecols=held, skipinitialspace=True)
-            if csv
-            else pd.read_parquet(path, columns=held)
-        )
-        frames.append(frame[held].apply(pd.to_numeric).astype(np.float64))
-    raw = pd.concat(frames, ignore_index=True).set_axis(list(names), axis=1)
-    return raw, {column: names[column] for column in FEATURES[name] if column in names}
+        if _is_parquet(path):
+            frame = pd.read_parquet(path, columns=wanted)
+        else:
+            frame = pd.read_csv(path, usecols=wanted, skipinitialspace=True)
+        frames.append(frame[wanted].apply(pd.to_numeric).astype(np.float64))
+    raw = pd.concat(frames, ignore_index=True).set_axis(list(name_in_files), axis=1)
+    columns = {}
+    for feature in FEATURES[name]:
+        if feature in name_in_files:
+            columns[feature] = name_in_files[feature]
+    return raw, columns
+
+
+def _names_in_files(name: str, files: Iterable[Path]) -> dict[str, str]:
+    """What the task's columns are called in all of the files, where they are there.
+
+    A ValueError if one is absent that is needed.
+    """
+    common = set.intersection(*map(_columns_of, files))
+    names = {}
+    for column in (*FEATURES[name], *NEEDED):
+        if column in common:
+            names[column] = column
+        elif RENAMED.get(column) in common:
+            names[column] = RENAMED[column]
+    absent = [column for column in NEEDED if column not in names]
+    if absent:
+        raise ValueError(f"no column {', '.join(absent)} in every person file")
+    return names
+
+
+def _columns_of(path: Path) -> set[str]:
+    """The names of a file's columns."""
+    if _is_parquet(path):
+        return set(read_schema(path).names)
+    return set(pd.read_csv(path, nrows=0).columns)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix == ".parquet"
 
 
 def prepare(
-    name, raw, columns, source="local", attribute=None, brackets="state", citation=""
+    name: str,
+    raw: pd.DataFrame,
+    columns: Mapping[str, str],
+    source: str = Source.LOCAL,
+    attribute: str | Sequence[str] | None = None,
+    brackets: str | pd.DataFrame = "state",
+    citation: str = "",
 ) -> Dataset:
-    """The rows that the task keeps, its features, labels and groups, from what `read` gives."""
-    rules = {
-        "aged 16 or younger": raw["AGEP"] > 16,
-        "with an income of 100 dollars or less": raw["PINCP"] > 100,
-        "without usual working hours": raw["WKHP"] > 0,
-        "with a weight below 1": raw["PWGTP"] >= 1,
-        "without schooling recorded": raw["SCHL"].notna() | (name == "acs_income"),
-    }
-    keep, dropped = np.ones(len(raw), dtype=bool), {}
-    for reason, holds in rules.items():
-        dropped |= {reason: lost} if (lost := int((keep & ~holds).sum())) else {}
-        keep &= holds.to_numpy()
-    data = raw[keep].reset_index(drop=True)
+    """The rows that a task keeps, with its features, labels and groups.
+
+    Parameters
+    ----------
+    name : "acs_income" or "acs_education"
+    raw, columns
+        As `read` gives them.
+    source, attribute, brackets
+        As in `load`.
+    citation : str
+
+    Returns
+    -------
+    Dataset
+    """
+    is_kept, dropped = _kept_rows(name, raw)
+    data = raw[is_kept].reset_index(drop=True)
     X = data[list(columns)].astype(np.float32).set_axis(list(columns.values()), axis=1)
-    notes = [f"{new} in place of {old}" for old, new in columns.items() if new != old]
-    notes += [
-        f"{n:,} blanks in {column} set to 0, as folktables does"
-        for column, n in X.isna().sum().items()
-        if n
-    ]
-    y, cuts, labels = (
-        np.searchsorted(EDUCATION_CUTS, data["SCHL"], side="right"),
-        None,
-        EDUCATION_NAMES,
-    )
+    notes = _notes_on_features(X, columns)
+    cuts: pd.DataFrame | None = None
+    label_names: tuple[str, ...]
     if name == "acs_income":
-        y, cuts, labels = (
-            *income_classes(data["PINCP"], data["ST"], brackets),
-            INCOME_NAMES,
-        )
-        notes.append(
-            f"income brackets: {brackets if isinstance(brackets, str) else 'given'}"
-        )
-    kinds = {
-        "race": RACES[data["RAC1P"].astype(int) - 1],
+        y, cuts = income_classes(data["PINCP"], data["ST"], brackets)
+        label_names = INCOME_NAMES
+        shown = brackets if isinstance(brackets, str) else "given"
+        notes.append(f"income brackets: {shown}")
+    else:
+        y = np.searchsorted(EDUCATION_CUTS, data["SCHL"], side="right")
+        label_names = EDUCATION_NAMES
+    people = {
+        "race": RACES[data["RAC1P"].to_numpy().astype(int) - 1],
         "sex": np.where(data["SEX"] == 1, "men", "women"),
     }
+    grouping = group_by(people, attribute)
+    is_real = source != Source.SIMULATED
     return Dataset(
         name=name,
         source=source,
         X=X.fillna(0),
         y=y,
-        **group_by(kinds, "race" if attribute is None else attribute),
-        label_names=labels,
+        groups=grouping.groups,
+        group_names=grouping.names,
+        label_names=label_names,
+        attribute=grouping.attribute,
         dropped=dropped,
-        missing=tuple(c for c in FEATURES[name] if c not in columns),
+        missing=tuple(column for column in FEATURES[name] if column not in columns),
         notes=tuple(notes),
         cuts=cuts,
-        licence="" if source == "simulated" else LICENCE,
-        citation="" if source == "simulated" else citation,
+        licence=LICENCE if is_real else "",
+        citation=citation if is_real else "",
     )
 
 
+def _kept_rows(name: str, raw: pd.DataFrame) -> tuple[np.ndarray, dict[str, int]]:
+    """Which rows pass all rules of the task, and how many fall by each rule first."""
+    rules = {
+        "aged 16 or younger": raw["AGEP"] > 16,
+        "with an income of 100 dollars or less": raw["PINCP"] > 100,
+        "without usual working hours": raw["WKHP"] > 0,
+        "with a weight below 1": raw["PWGTP"] >= 1,
+    }
+    if name == "acs_education":
+        rules["without schooling recorded"] = raw["SCHL"].notna()
+    is_kept = np.ones(len(raw), dtype=bool)
+    dropped = {}
+    for reason, passes in rules.items():
+        n_lost = int((is_kept & ~passes).sum())
+        if n_lost:
+            dropped[reason] = n_lost
+        is_kept &= passes.to_numpy()
+    return is_kept, dropped
+
+
+def _notes_on_features(X: pd.DataFrame, columns: Mapping[str, str]) -> list[str]:
+    """Which features stand in for others, and where blanks are set to 0."""
+    notes = []
+    for name_of_2018, name in columns.items():
+        if name != name_of_2018:
+            notes.append(f"{name} in place of {name_of_2018}")
+    for feature, n_blanks in X.isna().sum().items():
+        if n_blanks:
+            notes.append(f"{n_blanks:,} blanks in {feature} set to 0, as folktables does")
+    return notes
+
+
 def income_classes(
-    income: pd.Series, state: pd.Series, brackets
+    income: pd.Series, state: pd.Series, brackets: str | pd.DataFrame
 ) -> tuple[np.ndarray, pd.DataFrame]:
-    """Bracket 0..3 of each income, and the three cuts by state; an income at a cut belongs to the upper bracket."""
-    quarters = [0.25, 0.5, 0.75]
+    """The bracket of each income.
+
+    Parameters
+    ----------
+    income, state : Series (n,)
+    brackets : "state", "national" or DataFrame
+        As in `load`.
+
+    Returns
+    -------
+    classes : integers (n,)
+        From 0 to 3; an income at a cut belongs to the upper bracket.
+    cuts : DataFrame (states, 3)
+
+    Examples
+    --------
+    >>> income = pd.Series([10.0, 20.0, 20.0, 30.0, 40.0])
+    >>> income_classes(income, pd.Series([8, 8, 8, 8, 8]), "state")[0].tolist()
+    [0, 2, 2, 3, 3]
+    """
     if isinstance(brackets, pd.DataFrame):
         cuts = brackets
     elif brackets == "state":
-        cuts = income.groupby(state).quantile(quarters).unstack()
+        cuts = income.groupby(state).quantile(np.array(QUARTERS)).unstack()
     elif brackets == "national":
-        cuts = pd.DataFrame(
-            [income.quantile(quarters)] * state.nunique(), index=np.unique(state)
-        )
+        quarters = income.quantile(list(QUARTERS))
+        cuts = pd.DataFrame([quarters] * state.nunique(), index=np.unique(state))
     else:
         raise ValueError(
-            f"brackets: found {brackets!r}; wanted 'state', 'national' or the cuts of a Dataset"
+            f"brackets: found {brackets!r}; "
+            "wanted 'state', 'national' or the cuts of a Dataset"
         )
-    if unknown := set(state) - set(cuts.index):
-        raise ValueError(
-            f"brackets: no cuts for state {', '.join(map(str, sorted(unknown)))}"
-        )
-    return (income.to_numpy()[:, None] >= cuts.loc[state].to_numpy()).sum(axis=1), cuts
+    unknown = set(state) - set(cuts.index)
+    if unknown:
+        names = ", ".join(map(str, sorted(unknown)))
+        raise ValueError(f"brackets: no cuts for state {names}")
+    own_cuts = cuts.loc[state].to_numpy()
+    return (income.to_numpy()[:, None] >= own_cuts).sum(axis=1), cuts

@@ -1,82 +1,139 @@
-"""Pokec-n and Pokec-z: users of a Slovak social network, their profiles and friendships, in FairGNN's raw format."""
+"""Pokec-n and Pokec-z: users of a Slovak social network, in FairGNN's raw format."""
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from cfhelpers import paths
-from cfhelpers.datasets._dataset import Dataset, group_by, symmetric, undirected
+from cfhelpers.datasets._dataset import (
+    Dataset,
+    Source,
+    choose_source,
+    group_by,
+    symmetric,
+    undirected,
+)
 from cfhelpers.datasets._files import fetch, local_folders, not_found
+from cfhelpers.datasets._formats import SIZES, STEMS, TARGET, pokec_names
+from cfhelpers.datasets.simulated import pokec_files
 
+__all__ = [
+    "GROUPS",
+    "SIZES",
+    "STEMS",
+    "TARGET",
+    "RawGraph",
+    "lines",
+    "load",
+    "prepare",
+    "read",
+    "read_graph",
+    "users",
+]
+
+SOURCES = (Source.SIMULATED, Source.LOCAL, Source.DOWNLOAD)
 URL = "https://raw.githubusercontent.com/EnyanDai/FairGNN/main/dataset/pokec"
-STEMS = {"pokec_n": "region_job_2", "pokec_z": "region_job"}
-SIZES = {
-    "pokec_n": (66_569, 729_129),
-    "pokec_z": (67_797, 882_765),
-}  # users, lines of the relationship file
-TARGET = "I_am_working_in_field"
 GROUPS = {
     "region": np.array(["region 0", "region 1"]),
     "gender": np.array(["women", "men"]),
 }
+PAPER_CLASSES = 4
 LICENCE = "none stated; public profiles, collected for research (SNAP soc-Pokec)"
-CITATION = "Takac and Zabovsky (2012), Data analysis in public social networks; sampled by Dai and Wang (2021), FairGNN"
+CITATION = (
+    "Takac and Zabovsky (2012), Data analysis in public social networks; "
+    "sampled by Dai and Wang (2021), FairGNN"
+)
 
 
-def load(name, source=None, *, attribute=None, n=10_000, seed=0) -> Dataset:
-    """Pokec as a `Dataset`, groups by "region" (default), "gender" or both; source simulated, local or download.
+@dataclass(frozen=True, eq=False)
+class RawGraph:
+    """Users, undirected edges between their rows (2, E), and what a card says of them."""
 
-    Users who name no field of work have y = -1. A local pokec_n.npz holds the real graph without most of the profiles:
-    its features are then structural. `n`, `seed`: of the simulated users.
+    users: pd.DataFrame
+    edges: np.ndarray
+    dropped: dict[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def load(
+    name: str,
+    source: str | None = None,
+    *,
+    attribute: str | Sequence[str] | None = None,
+    n: int = 10_000,
+    seed: int = 0,
+) -> Dataset:
+    """Pokec, with the field of work as the target.
+
+    Users who name no field of work have y = -1. A local pokec_n.npz holds the real graph
+    without most of the profiles; features are then structural.
+
+    Parameters
+    ----------
+    name : "pokec_n" or "pokec_z"
+    source : "simulated" (default), "local" or "download"
+    attribute : "region" (default), "gender", or both
+    n, seed : int
+        Size and seed of the simulated users.
+
+    Returns
+    -------
+    Dataset
     """
-    attribute, source = (
-        "region" if attribute is None else attribute,
-        source or "simulated",
-    )
-    files = [f"{STEMS[name]}.csv", f"{STEMS[name]}_relationship.txt"]
-    if source == "simulated":
-        from cfhelpers.datasets.simulated import pokec_files
+    chosen_source = choose_source(name, source, SOURCES)
+    if chosen_source == Source.SIMULATED:
+        raw = read(*pokec_files(name, n, seed))
+    elif chosen_source == Source.DOWNLOAD:
+        raw = read(*download(name))
+    else:
+        raw = _read_local(name)
+    return prepare(name, chosen_source, attribute, raw)
 
-        return prepare(name, source, attribute, *read(*pokec_files(name, n, seed)))
-    if source == "download":
-        checks = [
-            partial(users, size=SIZES[name][0]),
-            partial(lines, size=SIZES[name][1]),
-        ]
-        pair = [
-            fetch(f"{URL}/{f}", paths.DATA / "pokec" / f, check)
-            for f, check in zip(files, checks, strict=True)
-        ]
-        return prepare(name, source, attribute, *read(*pair))
-    if source != "local":
-        raise ValueError(
-            f"source: found {source!r}; {name} has 'simulated', 'local' and 'download'"
-        )
-    roots = [
-        place
-        for folder in local_folders()
-        for place in (folder / "pokec", folder / "dataset" / "pokec", folder)
-    ]
-    for root in roots:
-        if all((root / file).exists() for file in files):
-            return prepare(
-                name, source, attribute, *read(root / files[0], root / files[1])
-            )
-        if (root / f"{name}.npz").exists():
-            return prepare(name, source, attribute, *read_graph(root / f"{name}.npz"))
-    raise not_found(
-        name, [root / file for root in roots for file in (*files, f"{name}.npz")]
-    )
+
+def download(name: str) -> tuple[Path, Path]:
+    """User file and relationship file from FairGNN, checked before they are kept."""
+    n_users, n_lines = SIZES[name]
+    users_name, lines_name = pokec_names(name)
+    folder = paths.DATA / "pokec"
+
+    def check_users(path: Path) -> None:
+        users(path, n_users)
+
+    def check_lines(path: Path) -> None:
+        lines(path, n_lines)
+
+    users_path = fetch(f"{URL}/{users_name}", folder / users_name, check_users)
+    lines_path = fetch(f"{URL}/{lines_name}", folder / lines_name, check_lines)
+    return users_path, lines_path
+
+
+def _read_local(name: str) -> RawGraph:
+    """From the first local folder that has FairGNN's two files, or the graph alone."""
+    users_name, lines_name = pokec_names(name)
+    graph_name = f"{name}.npz"
+    tried = []
+    for folder in local_folders():
+        for root in (folder / "pokec", folder / "dataset" / "pokec", folder):
+            if (root / users_name).exists() and (root / lines_name).exists():
+                return read(root / users_name, root / lines_name)
+            if (root / graph_name).exists():
+                return read_graph(root / graph_name)
+            tried += [root / users_name, root / lines_name, root / graph_name]
+    raise not_found(name, tried)
 
 
 def users(path: Path, size: int | None = None) -> pd.DataFrame:
     """The user file, one row each; a ValueError says what is not as it should be."""
     frame = pd.read_csv(path)
-    if absent := [c for c in ("user_id", *GROUPS, TARGET) if c not in frame]:
+    absent = [name for name in ("user_id", *GROUPS, TARGET) if name not in frame]
+    if absent:
         raise ValueError(f"user file: no column {', '.join(absent)}")
-    if not frame["user_id"].is_unique or len(frame) != (size or len(frame)):
+    is_whole = size is None or len(frame) == size
+    if not is_whole or not frame["user_id"].is_unique:
         found = f"{len(frame):,} rows, {frame['user_id'].nunique():,} users"
         raise ValueError(f"user file: {found}; wanted {size or 'each once'}")
     return frame
@@ -85,90 +142,134 @@ def users(path: Path, size: int | None = None) -> pd.DataFrame:
 def lines(path: Path, size: int | None = None) -> np.ndarray:
     """The relationship file: pairs of user ids, int64 (lines, 2)."""
     pairs = pd.read_csv(path, sep=r"\s+", header=None).to_numpy(dtype=np.int64)
-    if pairs.shape != (size or len(pairs), 2):
+    is_whole = size is None or len(pairs) == size
+    if not is_whole or pairs.shape[1] != 2:
         raise ValueError(
-            f"relationship file: {len(pairs):,} lines of {pairs.shape[1]}; wanted {size or 'any'} of 2"
+            f"relationship file: {len(pairs):,} lines of {pairs.shape[1]}; "
+            f"wanted {size or 'any'} of 2"
         )
     return pairs
 
 
-def read(users_path: Path, lines_path: Path) -> tuple[pd.DataFrame, np.ndarray, dict]:
-    """Users, undirected edges between their rows (2, E), and what was dropped on the way."""
-    frame, pairs = users(users_path), lines(lines_path)
+def read(users_path: Path, lines_path: Path) -> RawGraph:
+    """Users and edges from FairGNN's two files.
+
+    Parameters
+    ----------
+    users_path, lines_path : Path
+        The user file and the relationship file.
+
+    Returns
+    -------
+    RawGraph
+    """
+    frame = users(users_path)
+    pairs = lines(lines_path)
     rows = pd.Index(frame["user_id"]).get_indexer(pairs.ravel()).reshape(-1, 2)
     known = rows[(rows >= 0).all(axis=1)]
     edges = undirected(known.T, len(frame))
+    n_loops = int((known[:, 0] == known[:, 1]).sum())
     dropped = {
         "friendships with users outside the file": len(pairs) - len(known),
-        "friendships with oneself": (loops := int((known[:, 0] == known[:, 1]).sum())),
-        "repeated or reverse lines": len(known) - loops - edges.shape[1],
+        "friendships with oneself": n_loops,
+        "repeated or reverse lines": len(known) - n_loops - edges.shape[1],
     }
-    return frame, edges, {"dropped": {reason: n for reason, n in dropped.items() if n}}
+    dropped = {reason: n for reason, n in dropped.items() if n}
+    return RawGraph(frame, edges, dropped)
 
 
-def read_graph(path: Path, dimensions: int = 32) -> tuple[pd.DataFrame, np.ndarray, dict]:
-    """Users and edges of the real graph, with features from edges and profiles, never from labels.
+def read_graph(path: Path, dimensions: int = 32) -> RawGraph:
+    """Users and edges of the real graph, with features from edges and profiles.
 
-    Degree, the neighbours' mean degree and profile, and a spectral embedding.
+    Features are the profile, the degree, the mean of both over the neighbours, and a
+    spectral embedding; none knows of the labels.
+
+    Parameters
+    ----------
+    path : Path
+        An npz file with row, col (edges), label and the columns of the profile.
+    dimensions : int
+        Of the embedding.
+
+    Returns
+    -------
+    RawGraph
     """
     import scipy.sparse as sp
     from sklearn.decomposition import TruncatedSVD
 
     with np.load(path) as arrays:
-        frame = pd.DataFrame(
-            {key: arrays[key] for key in arrays if key not in ("row", "col")}
-        )
+        profile = {key: arrays[key] for key in arrays if key not in ("row", "col")}
         edges = np.stack([arrays["row"], arrays["col"]])
-    y, X = frame.pop("label"), frame.astype(np.float32)
-    adjacency = sp.coo_array(
-        (np.ones(2 * edges.shape[1], np.float32), symmetric(edges)), (len(X), len(X))
-    ).tocsr()
+    frame = pd.DataFrame(profile)
+    label = frame.pop("label").rename(TARGET)
+    X = frame.astype(np.float32)
+    ones = np.ones(2 * edges.shape[1], np.float32)
+    adjacency = sp.coo_array((ones, symmetric(edges)), (len(X), len(X))).tocsr()
     X["degree"] = adjacency.sum(axis=1)
-    inverse = sp.diags_array(1 / np.sqrt(X["degree"].clip(1).to_numpy()))
-    around = pd.DataFrame(
-        inverse @ (inverse @ (adjacency @ X.to_numpy())),
-        columns=[f"neighbours_{c}" for c in X],
+    root_inverse = sp.diags_array(1 / np.sqrt(X["degree"].clip(1).to_numpy()))
+    neighbours = pd.DataFrame(
+        root_inverse @ (root_inverse @ (adjacency @ X.to_numpy())),
+        columns=[f"neighbours_{name}" for name in X],
     )
-    spectral = TruncatedSVD(dimensions, random_state=0).fit_transform(
-        inverse @ adjacency @ inverse
-    ) * np.sqrt(len(X))
+    normalised = root_inverse @ adjacency @ root_inverse
+    embedding = TruncatedSVD(dimensions, random_state=0).fit_transform(normalised)
     spectral = pd.DataFrame(
-        spectral, columns=[f"spectral_{i}" for i in range(dimensions)]
+        embedding * np.sqrt(len(X)),
+        columns=[f"spectral_{place}" for place in range(dimensions)],
     )
-    notes = {
-        "missing": ("most profile features",),
-        "notes": (f"features from the graph in {path.name}",),
-    }
-    return pd.concat([X, around, spectral, y.rename(TARGET)], axis=1), edges, notes
+    return RawGraph(
+        pd.concat([X, neighbours, spectral, label], axis=1),
+        edges,
+        missing=("most profile features",),
+        notes=(f"features from the graph in {path.name}",),
+    )
 
 
-def prepare(name, source, attribute, frame, edges, extra) -> Dataset:
-    """Labels, groups and features; the target, the id and whatever tells the chosen attribute are no features."""
-    y = frame[TARGET].to_numpy(dtype=np.int64)
-    groups = group_by(
-        {kind: names[frame[kind].astype(int)] for kind, names in GROUPS.items()},
-        attribute,
-    )
-    out = [
-        "user_id",
-        TARGET,
-        *(
-            place + kind
-            for kind in groups["attribute"].split(" × ")
-            for place in ("", "neighbours_")
-        ),
-    ]
-    if (K := y.max() + 1) != 4:
-        extra = {"notes": (f"{K} fields of work in the file; the paper says 4",)} | extra
+def prepare(
+    name: str, source: str, attribute: str | Sequence[str] | None, raw: RawGraph
+) -> Dataset:
+    """Labels, groups and features of the users.
+
+    The target, the id and whatever tells the chosen attribute are no features.
+
+    Parameters
+    ----------
+    name, source, attribute
+        As in `load`.
+    raw : RawGraph
+        As `read` or `read_graph` gives it.
+
+    Returns
+    -------
+    Dataset
+    """
+    target = raw.users[TARGET].to_numpy(dtype=np.int64)
+    n_classes = int(target.max()) + 1
+    kinds = {}
+    for kind, names in GROUPS.items():
+        kinds[kind] = names[raw.users[kind].to_numpy().astype(int)]
+    grouping = group_by(kinds, attribute)
+    left_out = ["user_id", TARGET]
+    for kind in grouping.attributes:
+        left_out += [kind, f"neighbours_{kind}"]
+    notes = raw.notes
+    if n_classes != PAPER_CLASSES and not notes:
+        notes = (f"{n_classes} fields of work in the file; the paper says 4",)
+    is_real = source != Source.SIMULATED
     return Dataset(
         name=name,
         source=source,
-        X=frame.drop(columns=out, errors="ignore").astype(np.float32),
-        y=np.maximum(y, -1),
-        **groups,
-        label_names=tuple(f"field {k}" for k in range(K)),
-        edge_index=symmetric(edges),
-        licence="" if source == "simulated" else LICENCE,
-        citation="" if source == "simulated" else CITATION,
-        **extra,
+        X=raw.users.drop(columns=left_out, errors="ignore").astype(np.float32),
+        y=np.maximum(target, -1),
+        groups=grouping.groups,
+        group_names=grouping.names,
+        label_names=tuple(f"field {label}" for label in range(n_classes)),
+        attribute=grouping.attribute,
+        edge_index=symmetric(raw.edges),
+        dropped=raw.dropped,
+        missing=raw.missing,
+        notes=notes,
+        licence=LICENCE if is_real else "",
+        citation=CITATION if is_real else "",
     )
