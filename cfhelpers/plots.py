@@ -1,22 +1,50 @@
-"""One look for every figure, and one way to save it."""
+"""One look for every figure, one way to save it, and pictures of what a search found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure
 
 from cfhelpers import paths
+from cfhelpers.control import Guarantee
 
-RULES = {"none": "the paper's rule", "fixed-sequence": "with a guarantee"}
+try:
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ImportError as missing:
+    raise ImportError(
+        "plots need matplotlib and seaborn: pip install 'cfhelpers[plots]'"
+    ) from missing
+
+RULES = {
+    str(Guarantee.NONE): "the paper's rule",
+    str(Guarantee.FIXED_SEQUENCE): "with a guarantee",
+}
+# Color, line and marker of each rule.
+RULE_LOOKS = {
+    str(Guarantee.NONE): ("C1", "--", "o"),
+    str(Guarantee.FIXED_SEQUENCE): ("C0", "-", "s"),
+}
 MARKERS = "osD^vP*X<>"  # groups differ by shape as well as by colour
 
 
 def use_style() -> None:
-    """White grid, colours that colour-blind readers can tell apart, and inline figures small enough to commit."""
+    """Set the look of all figures that follow.
+
+    A white grid, colours that colour-blind readers can tell apart, and inline figures
+    that are small enough to commit.
+
+    Examples
+    --------
+    >>> with mpl.rc_context():
+    ...     use_style()
+    ...     print(mpl.rcParams["savefig.dpi"])
+    160.0
+    """
     sns.set_theme(style="whitegrid", palette="colorblind", font_scale=1.0)
     mpl.rcParams.update(
         {
@@ -35,128 +63,139 @@ def use_style() -> None:
 
 
 def save(fig: Figure, name: str, profile: str = "quick") -> Path:
-    """Write <name>.png and .pdf where the profile's figures are, the same bytes each time; the path of the PNG."""
-    for suffix, metadata in (
-        ("png", {"Software": None}),
-        ("pdf", {"CreationDate": None}),
-    ):
-        target = paths.figures(profile) / f"{name}.{suffix}"
-        with paths.atomic_write(target) as partial:
-            fig.savefig(partial, metadata=metadata)
-    return target.with_suffix(".png")
+    """Write a figure as PNG and as PDF where the profile's figures are.
+
+    Neither file holds a date or a version, so the same figure has the same bytes.
+
+    Parameters
+    ----------
+    fig : Figure
+    name : str
+        The files' name without suffix.
+    profile : "quick" or "paper"
+
+    Returns
+    -------
+    Path
+        Of the PNG.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> fig = plt.figure()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with patch.object(paths, "FIGURES", Path(folder)):
+    ...         save(fig, "empty").name
+    'empty.png'
+    >>> plt.close(fig)
+    """
+    folder = paths.figures(profile)
+    png = folder / f"{name}.png"
+    with paths.atomic_write(png) as partial:
+        fig.savefig(partial, metadata={"Software": None})
+    with paths.atomic_write(png.with_suffix(".pdf")) as partial:
+        fig.savefig(partial, metadata={"CreationDate": None})
+    return png
 
 
 def coverage_by_group(
-    tables: dict[str, pd.DataFrame], label_names: Sequence[str], title: str = ""
+    tables: Mapping[str, pd.DataFrame], label_names: Sequence[str], title: str = ""
 ) -> Figure:
-    """Coverage of each label by group, one panel per table of `fairness.group_coverages`; a grey bar spans each gap."""
+    """Coverage of each label by group; a grey bar spans each gap.
+
+    Parameters
+    ----------
+    tables : dict of DataFrame
+        Tables of `fairness.group_coverages`, by the title of their panel.
+    label_names : list of str
+        A name for every label.
+    title : str
+
+    Returns
+    -------
+    Figure
+        One panel per table.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame(
+    ...     {"label": [1, 1], "group": ["a", "b"], "n": [9, 9], "coverage": [0.9, 0.7]}
+    ... )
+    >>> fig = coverage_by_group({"base": table, "fair": table}, ["no", "yes"])
+    >>> [panel.get_title() for panel in fig.axes]
+    ['base', 'fair']
+    >>> plt.close(fig)
+    """
+    n_panels = len(tables)
     fig, axes = plt.subplots(
-        1, len(tables), figsize=(4.4 * len(tables), 3.8), sharey=True, squeeze=False
+        1, n_panels, figsize=(4.4 * n_panels, 3.8), sharey=True, squeeze=False
     )
     for ax, (name, table) in zip(axes[0], tables.items(), strict=True):
-        values = table.pivot_table(
+        coverages = table.pivot_table(
             index="label", columns="group", values=table.columns[-1], sort=False
         )
-        low, width = values.min(axis=1), min(0.12 * values.shape[1], 0.7)
-        ax.bar(
-            range(len(values)),
-            values.max(axis=1) - low,
-            width,
-            low,
-            color="0.88",
-            edgecolor="none",
-        )
-        for place, group in enumerate(values):
-            shift = width * (place / max(values.shape[1] - 1, 1) - 0.5)
-            x = [position + shift for position in range(len(values))]
-            ax.plot(
-                x, values[group], MARKERS[place % len(MARKERS)], markersize=7, label=group
-            )
-        ax.set(title=name, ylim=(-0.03, 1.03), xlim=(-0.5, len(values) - 0.5))
-        ax.set_xticks(
-            range(len(values)),
-            [label_names[label].replace(" ", "\n") for label in values.index],
-        )
+        _draw_group_coverages(ax, coverages)
+        ax.set_title(name)
+        ticks = [label_names[label].replace(" ", "\n") for label in coverages.index]
+        ax.set_xticks(range(len(ticks)), ticks)
         ax.grid(visible=False, axis="x")
-    axes[0, 0].set_ylabel("coverage of the label")
-    fig.legend(
-        *axes[0, 0].get_legend_handles_labels(), title="group", loc="outside right center"
-    )
+    first = axes[0, 0]
+    first.set_ylabel("coverage of the label")
+    handles, names = first.get_legend_handles_labels()
+    fig.legend(handles, names, title="group", loc="outside right center")
     fig.suptitle(title)
     return fig
 
 
+def _draw_group_coverages(ax: Axes, coverages: pd.DataFrame) -> None:
+    """A mark per label (row) and group (column), and a grey bar over each label's gap."""
+    n_labels, n_groups = coverages.shape
+    lowest = coverages.min(axis=1)
+    gaps = coverages.max(axis=1) - lowest
+    width = min(0.12 * n_groups, 0.7)
+    ax.bar(range(n_labels), gaps, width, lowest, color="0.88", edgecolor="none")
+    for place, group in enumerate(coverages):
+        shift = width * (place / max(n_groups - 1, 1) - 0.5)
+        x = [position + shift for position in range(n_labels)]
+        marker = MARKERS[place % len(MARKERS)]
+        ax.plot(x, coverages[group], marker, markersize=7, label=group)
+    ax.set(ylim=(-0.03, 1.03), xlim=(-0.5, n_labels - 0.5))
+
+
 def price_of_fairness(
-    frontiers: dict[str, list[pd.DataFrame]], outcomes: pd.DataFrame, title: str = ""
+    frontiers: Mapping[str, list[pd.DataFrame]],
+    outcomes: pd.DataFrame,
+    title: str = "",
 ) -> Figure:
     """Left: mean set size against c. Right: the gaps that new people get.
 
-    `frontiers` holds tables of `control.frontier` by guarantee, of which the first is drawn bold; `outcomes` has the
-    columns rule (a guarantee), c and gap, of which medians and the 10th to 90th percentiles are drawn.
+    Parameters
+    ----------
+    frontiers : dict of lists of DataFrame
+        Tables of `control.frontier`, by guarantee. The first of each is drawn bold.
+    outcomes : DataFrame
+        Columns rule (a guarantee), c and gap. The medians of the gaps are drawn, and the
+        range from the 10th to the 90th percentile.
+    title : str
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> curve = pd.DataFrame({"closeness": [0.3, 0.1], "mean_set_size": [1.5, 2.0]})
+    >>> outcomes = pd.DataFrame({"rule": ["none"], "c": [0.1], "gap": [0.2]})
+    >>> fig = price_of_fairness({"none": [curve]}, outcomes)
+    >>> [panel.get_ylabel() for panel in fig.axes]
+    ['labels in a set, on average', 'gap between groups']
+    >>> plt.close(fig)
     """
-    looks = {"none": ("C1", "--", "o"), "fixed-sequence": ("C0", "-", "s")}
     fig, (cost, gain) = plt.subplots(1, 2, figsize=(8.4, 4.2))
-    widest, top = 1.08 * outcomes["c"].max(), 0.0
-    for place, (guarantee, tables) in enumerate(frontiers.items()):
-        color, line, marker = looks[guarantee]
-        for table in reversed(tables):
-            steps = table.sort_values("closeness")
-            bold = (
-                {"lw": 2.6, "label": RULES[guarantee]}
-                if table is tables[0]
-                else {"lw": 0.7, "alpha": 0.25}
-            )
-            size = steps["mean_set_size"].tolist()
-            cost.plot(
-                [*steps["closeness"], 1],
-                [*size, size[-1]],
-                line,
-                color=color,
-                drawstyle="steps-post",
-                **bold,
-            )
-        gaps = (
-            outcomes[outcomes["rule"] == guarantee]
-            .groupby("c")["gap"]
-            .quantile([0.1, 0.5, 0.9])
-            .unstack()
-        )
-        x = gaps.index + (place - 0.5) * 0.016 * widest
-        gain.vlines(x, gaps[0.1], gaps[0.9], color=color, lw=2)
-        gain.plot(x, gaps[0.5], marker, color=color, ms=6, label=RULES[guarantee])
-        top = max(top, 1.05 * gaps[0.9].max())
-    cost.axhline(size[-1], color="0.35", lw=1.2, ls=":")
-    cost.text(
-        0.02 * widest,
-        size[-1],
-        "nothing asked of the gap",
-        color="0.35",
-        va="bottom",
-        fontsize=10,
-    )
-    gain.fill_between(
-        [0, widest], [0, widest], [widest, widest + top], color="C3", alpha=0.12, lw=0
-    )
-    gain.plot([0, widest], [0, widest], color="black", lw=1)
-    gain.text(
-        0.04 * widest,
-        0.95 * top,
-        "less fair than allowed",
-        color="C3",
-        va="top",
-        fontweight="bold",
-    )
-    cost.set(
-        title="What it costs (thin: other splits)",
-        ylabel="labels in a set, on average",
-        xlim=(0, widest),
-    )
-    gain.set(
-        title="What new people get (over splits)",
-        ylabel="gap between groups",
-        xlim=(0, widest),
-        ylim=(0, top),
-    )
+    widest = 1.08 * outcomes["c"].max()
+    _draw_costs(cost, frontiers, widest)
+    _draw_gains(gain, list(frontiers), outcomes, widest)
     for ax in (cost, gain):
         ax.set_xlabel("largest gap allowed, c     (stricter: to the left)")
         sns.despine(ax=ax)
@@ -164,3 +203,75 @@ def price_of_fairness(
     gain.legend(loc="lower right")
     fig.suptitle(title, fontsize=13, fontweight="bold")
     return fig
+
+
+def _draw_costs(
+    ax: Axes, frontiers: Mapping[str, list[pd.DataFrame]], widest: float
+) -> None:
+    """Mean set size against c, a staircase per table."""
+    for guarantee, tables in frontiers.items():
+        color, line, _ = RULE_LOOKS[guarantee]
+        for table in reversed(tables):
+            steps = table.sort_values("closeness")
+            sizes = steps["mean_set_size"].tolist()
+            last_size = sizes[-1]
+            (stairs,) = ax.plot(
+                [*steps["closeness"], 1],
+                [*sizes, last_size],
+                line,
+                color=color,
+                drawstyle="steps-post",
+            )
+            if table is tables[0]:
+                stairs.set(linewidth=2.6, label=RULES[guarantee])
+            else:
+                stairs.set(linewidth=0.7, alpha=0.25)
+    # Every staircase ends where q̂ is fair enough: the last size is the base predictor's.
+    ax.axhline(last_size, color="0.35", lw=1.2, ls=":")
+    ax.text(
+        0.02 * widest,
+        last_size,
+        "nothing asked of the gap",
+        color="0.35",
+        va="bottom",
+        fontsize=10,
+    )
+    ax.set(
+        title="What it costs (thin: other splits)",
+        ylabel="labels in a set, on average",
+        xlim=(0, widest),
+    )
+
+
+def _draw_gains(
+    ax: Axes, guarantees: list[str], outcomes: pd.DataFrame, widest: float
+) -> None:
+    """The gaps that new people get against c; above the diagonal they are beyond c."""
+    top = 0.0
+    for place, guarantee in enumerate(guarantees):
+        color, _, marker = RULE_LOOKS[guarantee]
+        by_c = outcomes[outcomes["rule"] == guarantee].groupby("c")["gap"]
+        gaps = by_c.quantile(np.array([0.1, 0.5, 0.9])).unstack()
+        x = gaps.index + (place - 0.5) * 0.016 * widest
+        ax.vlines(x, gaps[0.1], gaps[0.9], color=color, lw=2)
+        ax.plot(x, gaps[0.5], marker, color=color, ms=6, label=RULES[guarantee])
+        top = max(top, 1.05 * gaps[0.9].max())
+    diagonal = [0, widest]
+    ax.fill_between(
+        diagonal, diagonal, [widest, widest + top], color="C3", alpha=0.12, lw=0
+    )
+    ax.plot(diagonal, diagonal, color="black", lw=1)
+    ax.text(
+        0.04 * widest,
+        0.95 * top,
+        "less fair than allowed",
+        color="C3",
+        va="top",
+        fontweight="bold",
+    )
+    ax.set(
+        title="What new people get (over splits)",
+        ylabel="gap between groups",
+        xlim=(0, widest),
+        ylim=(0, top),
+    )

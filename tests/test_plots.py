@@ -1,6 +1,8 @@
 """The result figures say what the rows say: every mark is held against a number computed here, row by row."""
 
+import importlib.util
 import itertools
+import sys
 import warnings
 
 import matplotlib
@@ -222,7 +224,7 @@ def test_single_threshold_stands_above_classwise(quantity):
         )
         beyond = wanted(rows, "beyond", score="tps", classwise=classwise, take="sum")
         assert numbers(axes[line + 1, 1])[16:32] == beyond
-        assert figures.KINDS[classwise] in axes[line, 0].get_ylabel()
+        assert figures.THRESHOLD_NAMES[classwise] in axes[line, 0].get_ylabel()
 
 
 def test_granular_has_a_base_bar_beside_every_bar():
@@ -329,3 +331,11 @@ def test_rows_that_are_not_there_are_told():
         figures.single_and_classwise(rows, "size")
     with pytest.raises(ValueError, match="profile: found 'full'"):
         plots.save(figures.proxy_bars(rows, True), "bars", "full")
+
+
+@pytest.mark.parametrize("library", ["matplotlib", "seaborn"])
+def test_without_the_libraries_of_plots_the_extra_is_named(monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    spec = importlib.util.spec_from_file_location("another_plots", plots.__file__)
+    with pytest.raises(ImportError, match=r"pip install 'cfhelpers\[plots\]'"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
