@@ -1,7 +1,8 @@
-"""Badges that open notebooks 00 to 05 on Binder and Colab, once the repository has a public address.
+"""Badges that open notebooks 00 to 05 on Binder and Colab.
 
-The address is one setting, `repository` under [tool.cfhelpers] in pyproject.toml. Run this after changing it: badges
-appear in the README and the notebooks, with a cell that fetches the project on Colab; an empty address removes them.
+The repository's public address is one setting, `repository` under [tool.cfhelpers] in
+pyproject.toml. Run this after changing it: badges appear in the README and the notebooks,
+with a cell that fetches the project on Colab; an empty address removes them.
 """
 
 import os
@@ -25,56 +26,61 @@ if "google.colab" in sys.modules:  # Colab has the libraries; it lacks only this
 
 def repository(root: Path = ROOT) -> str:
     """The repository's public address, or ''."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))[
-        "tool"
-    ]["cfhelpers"]
-    address = settings["repository"]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    address = settings["tool"]["cfhelpers"]["repository"]
     if address and not re.fullmatch(r"https://[\w.-]+/[\w./-]*\w", address):
         raise ValueError(
-            f"repository: found {address!r}; wanted an address such as https://github.com/owner/name, or ''"
+            f"repository: found {address!r}; "
+            "wanted an address such as https://github.com/owner/name, or ''"
         )
     return address
 
 
 def badges(address: str, file: str) -> str:
-    """A line of badges for one file of the repository; '' without an address. Colab reads from GitHub only."""
+    """A line of badges for one file of the repository; '' without an address.
+
+    Colab reads from GitHub only.
+    """
     if not address:
         return ""
-    on_github = address.removeprefix("https://github.com/")
-    where = (
-        f"git/{quote(address, safe='')}" if on_github == address else f"gh/{on_github}"
-    )
+    name = address.removeprefix("https://github.com/")
+    is_on_github = name != address
+    if is_on_github:
+        where = f"gh/{name}"
+    else:
+        where = f"git/{quote(address, safe='')}"
     line = f"{BINDER}(https://mybinder.org/v2/{where}/{BRANCH}?urlpath=lab/tree/{file})"
-    if on_github != address:
-        line += f" {COLAB}(https://colab.research.google.com/github/{on_github}/blob/{BRANCH}/{file})"
+    if is_on_github:
+        colab = f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/{file}"
+        line += f" {COLAB}({colab})"
     return line
 
 
 def with_badges(text: str, line: str) -> str:
-    """A text that starts with a title, with this line of badges below it instead of the one it may have."""
+    """A text with this line of badges below its title, instead of the one it may have."""
     title, _, rest = text.partition("\n")
     rest = re.sub(rf"\A\n{re.escape(BINDER)}.*\n", "", rest)
-    return f"{title}\n\n{line}\n{rest}" if line else f"{title}\n{rest}"
+    if line:
+        return f"{title}\n\n{line}\n{rest}"
+    return f"{title}\n{rest}"
 
 
 def with_setup(notebook, address: str):
-    """A notebook with a cell that fetches the project on Colab, after its parameters, or without one."""
+    """A notebook with a cell that fetches the project on Colab, after its parameters.
+
+    Without an address it has none.
+    """
     from nbformat.v4 import new_code_cell
 
     cells = [cell for cell in notebook.cells if TAG not in cell.metadata.get("tags", [])]
     if address:
-        (place,) = (
-            i
-            for i, cell in enumerate(cells)
-            if "parameters" in cell.metadata.get("tags", [])
-        )
+        is_parameters = ["parameters" in cell.metadata.get("tags", []) for cell in cells]
         setup = new_code_cell(
             SETUP.format(address=address), metadata={"tags": [TAG]}, id="on-colab"
         )
-        cells.insert(place + 1, setup)
-    for number, cell in enumerate(
-        (cell for cell in cells if cell.cell_type == "code"), start=1
-    ):
+        cells.insert(is_parameters.index(True) + 1, setup)
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, start=1):
         cell.execution_count = number
         for output in cell.outputs:
             if output.output_type == "execute_result":
@@ -90,20 +96,18 @@ def update(root: Path = ROOT) -> None:
     address = repository(root)
     notebooks = sorted((root / "notebooks").glob(WITHOUT_TORCH))
     readme = root / "README.md"
-    text = with_badges(
-        readme.read_text(encoding="utf-8"),
-        badges(address, f"notebooks/{notebooks[0].name}"),
-    )
-    _replace(readme, text)
+    line = badges(address, f"notebooks/{notebooks[0].name}")
+    _replace(readme, with_badges(readme.read_text(encoding="utf-8"), line))
     for path in notebooks:
         notebook = with_setup(nbformat.read(path, as_version=4), address)
-        notebook.cells[0].source = with_badges(
-            notebook.cells[0].source, badges(address, f"notebooks/{path.name}")
-        )
+        first = notebook.cells[0]
+        line = badges(address, f"notebooks/{path.name}")
+        first.source = with_badges(first.source, line)
         _replace(path, nbformat.writes(notebook) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:
+    """Write a file in one step."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)

@@ -1,7 +1,8 @@
-"""Build the book: the notebooks with their stored outputs, exercises, gallery, data cards and API, as a static site.
+"""Build the book, a static site: notebooks, exercises, gallery, data cards and API.
 
-The sources are copied into one folder, with the repository's layout, and Sphinx makes the site from it. Nothing is
-executed, and nothing is fetched, neither when the book is built nor when it is read.
+The sources are copied into one folder, with the repository's layout, and Sphinx makes the
+site from it. The notebooks have their stored outputs. Nothing is executed, and nothing is
+fetched, neither when the book is built nor when it is read.
 """
 
 import argparse
@@ -20,11 +21,26 @@ import notebooks as tool
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(
-    r"(?P<text>(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<file>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)"
+    r"(?P<text>(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\])"
+    r"\((?P<file>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)"
 )
-BADGE = re.compile(
-    r"\[!\[([^\]]*)\]\([^)]*\)\]"
-)  # a picture from the network, inside a link
+# A picture from the network, inside a link.
+BADGE = re.compile(r"\[!\[([^\]]*)\]\([^)]*\)\]")
+API_TITLE = """API
+===
+
+The module ``cfhelpers``, from its docstrings. Arrays in, arrays or small frozen
+dataclasses out; lists, pandas objects and torch CPU tensors are accepted wherever an
+array is.
+"""
+API_SECTION = """
+{name}
+{line}
+
+.. automodule:: {name}
+   :members:
+   :member-order: bysource
+"""
 
 
 def stage(source: Path, root: Path = ROOT) -> None:
@@ -32,10 +48,7 @@ def stage(source: Path, root: Path = ROOT) -> None:
     shutil.rmtree(source, ignore_errors=True)
     lessons = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     exercises = sorted((root / "notebooks" / "exercises").glob("*.ipynb"))
-    texts = [
-        root / "docs" / "teaching.md",
-        *sorted((root / "docs" / "data").glob("*.md")),
-    ]
+    texts = sorted((root / "docs").rglob("*.md"))
     pictures = sorted((root / "figures").rglob("*.p[nd][gf]"))
     for path in [*lessons, *exercises, *texts, *pictures]:
         copy = source / path.relative_to(root)
@@ -49,16 +62,18 @@ def stage(source: Path, root: Path = ROOT) -> None:
     for name, text in generated.items():
         (source / name).write_text(text, encoding="utf-8")
     for path in source.rglob("*.md"):
-        path.write_text(
-            reachable(path.read_text(encoding="utf-8"), path, source, root),
-            encoding="utf-8",
-        )
+        text = reachable(path.read_text(encoding="utf-8"), path, source, root)
+        path.write_text(text, encoding="utf-8")
     for path in source.rglob("*.ipynb"):
-        nbformat.write(still(nbformat.read(path, as_version=4), path, source, root), path)
+        notebook = still(nbformat.read(path, as_version=4), path, source, root)
+        nbformat.write(notebook, path)
 
 
 def still(notebook, path: Path, source: Path, root: Path):
-    """A notebook for readers without a kernel: no widgets, links that lead somewhere, figures with their alt text."""
+    """A notebook for readers without a kernel.
+
+    It has no widgets, links that lead somewhere, and figures with their alt text.
+    """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -76,25 +91,25 @@ def still(notebook, path: Path, source: Path, root: Path):
 
 
 def reachable(text: str, path: Path, source: Path, root: Path) -> str:
-    """Links to files that the book has stay; those to others lead to the repository, or become plain text."""
+    """A text whose links to files that the book has are kept.
+
+    Those to others lead to the repository, or become plain text.
+    """
     address = repository(root)
 
     def link(match: re.Match) -> str:
-        file, anchor = match["file"], match["anchor"] or ""
+        file = match["file"]
         if "://" in file or file.startswith("mailto:"):
             return match[0]
-        anchor = re.sub(
-            r"[^\w\-#]", "", anchor.lower()
-        )  # Jupyter's anchors keep capitals, Sphinx's do not
+        # Jupyter's anchors keep capitals, Sphinx's do not.
+        anchor = re.sub(r"[^\w\-#]", "", (match["anchor"] or "").lower())
         target = (path.parent / file).resolve()
         if not file or target.is_file():
             return f"{match['text']}({file}{anchor})"
+        if not address:
+            return match["text"][1:-1]
         name = target.relative_to(source.resolve()).as_posix()
-        return (
-            f"{match['text']}({address}/blob/HEAD/{name})"
-            if address
-            else match["text"][1:-1]
-        )
+        return f"{match['text']}({address}/blob/HEAD/{name})"
 
     return LINK.sub(link, BADGE.sub(r"[\1]", text))
 
@@ -102,26 +117,27 @@ def reachable(text: str, path: Path, source: Path, root: Path) -> str:
 def index(root: Path, lessons: list[Path], exercises: list[Path]) -> str:
     """The README as the first page, and the order of the others."""
 
-    def parts(paths):
+    def page_names(paths: list[Path]) -> list[str]:
         return [path.relative_to(root).with_suffix("").as_posix() for path in paths]
 
-    cards = sorted(
-        path for path in (root / "docs" / "data").glob("*.md") if path.stem != "README"
-    )
+    docs = root / "docs"
+    cards = sorted(set((docs / "data").glob("*.md")) - {docs / "data" / "README.md"})
+    guides = sorted(set(docs.glob("*.md")) - {docs / "teaching.md"})
     toctrees = {
-        "Notebooks": parts(lessons),
-        "Exercises": ["docs/teaching", *parts(exercises)],
-        "Reference": ["docs/gallery", "docs/data/README", *parts(cards), "docs/api"],
+        "Notebooks": page_names(lessons),
+        "Exercises": ["docs/teaching", *page_names(exercises)],
+        "Reference": [
+            "docs/gallery",
+            "docs/data/README",
+            *page_names(cards),
+            *page_names(guides),
+            "docs/api",
+        ],
     }
     text = (root / "README.md").read_text(encoding="utf-8")
     for caption, pages in toctrees.items():
-        text += (
-            "\n```{toctree}\n:hidden:\n:caption: "
-            + caption
-            + "\n\n"
-            + "\n".join(pages)
-            + "\n```\n"
-        )
+        listed = "\n".join(pages)
+        text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
     return text
 
 
@@ -130,10 +146,9 @@ def api() -> str:
     spec = importlib.util.find_spec("cfhelpers")
     found = pkgutil.walk_packages(spec.submodule_search_locations, "cfhelpers.")
     names = [module.name for module in found if not re.search(r"\._", module.name)]
-    text = "API\n===\n\nThe module ``cfhelpers``, from its docstrings. Arrays in, arrays or small frozen dataclasses\n"
-    text += "out; lists, pandas objects and torch CPU tensors are accepted wherever an array is.\n"
+    text = API_TITLE
     for name in names:
-        text += f"\n{name}\n{'-' * len(name)}\n\n.. automodule:: {name}\n   :members:\n   :member-order: bysource\n"
+        text += API_SECTION.format(name=name, line="-" * len(name))
     return text
 
 
@@ -144,20 +159,10 @@ def build(target: Path, root: Path = ROOT) -> int:
     source = target.parent / "source"
     stage(source, root)
     shutil.rmtree(target, ignore_errors=True)
-    trees = str(target.parent / "doctrees")
-    return sphinx(
-        [
-            "-q",
-            "-W",
-            "--keep-going",
-            "-c",
-            str(root / "docs"),
-            "-d",
-            trees,
-            str(source),
-            str(target),
-        ]
-    )
+    options = ["-q", "-W", "--keep-going"]
+    options += ["-c", str(root / "docs")]
+    options += ["-d", str(target.parent / "doctrees")]
+    return sphinx([*options, str(source), str(target)])
 
 
 def main(arguments=None) -> int:

@@ -1,6 +1,8 @@
-"""Exercises from solutions, by nbgrader: `exercises` renews notebooks/exercises, `course FOLDER` starts a course.
+"""Exercises from solutions, by nbgrader.
 
-The notebooks in notebooks/solutions are the one source. nbgrader takes the answers and the hidden checks out of them.
+`exercises` renews notebooks/exercises, `course FOLDER` starts a course. The notebooks in
+notebooks/solutions are the one source: nbgrader takes the answers and the hidden checks
+out of them.
 """
 
 import argparse
@@ -20,7 +22,10 @@ c.ExecutePreprocessor.timeout = 300  # seconds per cell of a submission
 
 
 def course(folder: Path, solutions: Path = SOLUTIONS) -> list[str]:
-    """An nbgrader course in a new or empty folder, one assignment per notebook; the assignments' names."""
+    """Start an nbgrader course in a new or empty folder, one assignment per notebook.
+
+    Returns the assignments' names.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(
             f"folder: {folder} is not empty; wanted a new one for the course"
@@ -41,15 +46,12 @@ def grader(folder: Path):
     from traitlets.config import Config
 
     here = str(Path(sys.executable).parent)
-    if here not in os.environ["PATH"].split(
-        os.pathsep
-    ):  # nbgrader calls alembic by its name
+    # nbgrader calls alembic by its name.
+    if here not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([here, os.environ["PATH"]])
     config = Config()
-    config.CourseDirectory.root, config.CourseDirectory.course_id = (
-        str(folder),
-        "conformal_fairness",
-    )
+    config.CourseDirectory.root = str(folder)
+    config.CourseDirectory.course_id = "conformal_fairness"
     config.ExecutePreprocessor.timeout = 300
     return NbGraderAPI(CourseDirectory(config=config), config=config)
 
@@ -69,9 +71,10 @@ def release(folder: Path, name: str) -> Path:
 def exercises(
     folder: Path, target: Path = EXERCISES, solutions: Path = SOLUTIONS
 ) -> list[Path]:
-    """Write the release version of every solution notebook, with no more metadata than the solutions have.
+    """Write the release version of every solution notebook.
 
-    nbgrader works in `folder`, where it leaves its course.
+    It has no more metadata than the solution. nbgrader works in `folder`, where it leaves
+    its course.
     """
     import nbformat
 
@@ -103,10 +106,7 @@ def main(arguments=None) -> None:
                 print(path.relative_to(ROOT))
     else:
         for name in course(options.folder):
-            print(
-                f"cd {options.folder} && nbgrader generate_assignment {name}",
-                file=sys.stdout,
-            )
+            print(f"cd {options.folder} && nbgrader generate_assignment {name}")
 
 
 if __name__ == "__main__":

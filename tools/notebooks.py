@@ -1,6 +1,8 @@
-"""Run the notebooks: `run` writes an executed copy, with parameters; `refresh` renews a notebook's stored outputs.
+"""Run the notebooks.
 
-`describe` renews nothing but the figures' alternative text, which is the caption below each of them.
+`run` writes an executed copy, with parameters. `refresh` renews a notebook's stored
+outputs. `describe` renews nothing but the figures' alternative text, which is the caption
+below each of them.
 """
 
 import argparse
@@ -19,9 +21,8 @@ KERNELSPEC = {
     "language": "python",
     "name": "python3",
 }
-QUIET = [
-    "--IPKernelApp.log_level=50"
-]  # no word on sockets without encryption, nor on the interrupt before it ends
+# No word on sockets without encryption, nor on the interrupt before it ends.
+QUIET = ["--IPKernelApp.log_level=50"]
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 KEPT_METADATA = ("tags", "nbgrader")
@@ -32,8 +33,6 @@ TEX = {
     r"\delta": "δ",
     r"\lambda": "λ",
     r"\Lambda": "Λ",
-}
-TEX |= {
     r"\le ": "≤ ",
     r"\ge ": "≥ ",
     r"\in ": "∈ ",
@@ -47,14 +46,14 @@ def parameter_names(notebook) -> list[str]:
     """Names that the cells tagged `parameters` assign, in order."""
     names = []
     for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            for node in ast.parse(cell.source).body:
-                targets = (
-                    node.targets
-                    if isinstance(node, ast.Assign)
-                    else [getattr(node, "target", None)]
-                )
-                names += [target.id for target in targets if isinstance(target, ast.Name)]
+        if "parameters" not in cell.metadata.get("tags", []):
+            continue
+        for node in ast.parse(cell.source).body:
+            if isinstance(node, ast.Assign):
+                targets = node.targets
+            else:
+                targets = [getattr(node, "target", None)]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
     return names
 
 
@@ -64,26 +63,33 @@ def title(notebook) -> str:
 
 
 def check_parameters(notebook, given, name: str = "notebook") -> None:
-    """Raise a ValueError for each given parameter that the notebook does not have (papermill only warns)."""
+    """Raise a ValueError for parameters that the notebook does not have.
+
+    papermill only warns.
+    """
     known = parameter_names(notebook)
-    if unknown := [key for key in given if key not in known]:
+    unknown = [key for key in given if key not in known]
+    if unknown:
         raise ValueError(
-            f"parameters: {name} has no {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
+            f"parameters: {name} has no {', '.join(unknown)}; "
+            f"it has {', '.join(known) or 'none'}"
         )
 
 
 def run(
     source: Path, target: Path, parameters: dict, writes: Sequence[Path] = ()
 ) -> None:
-    """Run `source` by papermill; `target` appears last, when every cell has succeeded and `writes` are written anew."""
+    """Run `source` by papermill.
+
+    `target` appears last, when every cell has succeeded and `writes` are written anew.
+    """
     import nbformat
     import papermill
 
     notebook = nbformat.read(source, as_version=4)
     check_parameters(notebook, parameters, source.name)
-    if "widgets" in parameter_names(
-        notebook
-    ):  # nobody moves them, and their messages can keep a kernel waiting
+    if "widgets" in parameter_names(notebook):
+        # Nobody moves them, and their messages can keep a kernel waiting.
         parameters = {"widgets": False} | parameters
     before = {path: _version(path) for path in writes}
     options = {
@@ -94,19 +100,26 @@ def run(
     }
     with atomic_write(target) as partial:
         papermill.execute_notebook(str(source), str(partial), parameters, **options)
-        if kept := [
-            str(path) for path in writes if _version(path) in (None, before[path])
-        ]:
-            raise ValueError(f"writes: {source.name} has not written {', '.join(kept)}")
+        missing = [str(path) for path in writes if _version(path) in (None, before[path])]
+        if missing:
+            raise ValueError(
+                f"writes: {source.name} has not written {', '.join(missing)}"
+            )
 
 
 def _version(path: Path) -> tuple[int, int] | None:
     """Differs whenever a file has been replaced; None if there is none."""
-    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+    if not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def refresh(path: Path) -> None:
-    """Execute a notebook and store its outputs in place, without anything that differs from run to run by itself."""
+    """Execute a notebook and store its outputs in place.
+
+    Nothing is stored that differs from run to run by itself.
+    """
     import nbformat
     from nbclient import NotebookClient
 
@@ -121,15 +134,16 @@ def refresh(path: Path) -> None:
         "extra_arguments": QUIET,
         "timeout": None,
         "record_timing": False,
+        "coalesce_streams": True,  # what is printed in pieces is one text
     }
-    options["coalesce_streams"] = True  # what is printed in pieces is one text
-    NotebookClient(
-        notebook, resources={"metadata": {"path": path.parent}}, **options
-    ).execute()
+    resources = {"metadata": {"path": path.parent}}
+    NotebookClient(notebook, resources=resources, **options).execute()
     notebook.metadata["language_info"] = nbformat.from_dict(
         {"file_extension": ".py", "name": "python"}
     )
-    _write(describe_figures(_stable_widgets(_without_progress_bars(notebook))), path)
+    notebook = _without_progress_bars(notebook)
+    notebook = _stable_widgets(notebook)
+    _write(describe_figures(notebook), path)
 
 
 def describe(path: Path) -> None:
@@ -140,6 +154,7 @@ def describe(path: Path) -> None:
 
 
 def _write(notebook, path: Path) -> None:
+    """Store a valid notebook in one step."""
     import nbformat
 
     nbformat.validate(notebook)
@@ -148,7 +163,10 @@ def _write(notebook, path: Path) -> None:
 
 
 def describe_figures(notebook):
-    """Put each figure's caption, the first paragraph below it, where nbconvert and the book look for its alt text."""
+    """Make each figure's caption, the first paragraph below it, its alternative text.
+
+    It is put where nbconvert and the book look for it.
+    """
     for cell, below in zip(notebook.cells, notebook.cells[1:], strict=False):
         for output in figures(cell):
             if below.cell_type == "markdown":
@@ -169,7 +187,10 @@ def figures(cell) -> list:
 
 
 def caption(source: str) -> str:
-    """The first paragraph of a text cell as plain text, without a last sentence that announces the next cell."""
+    """The first paragraph of a text cell as plain text.
+
+    A last sentence that announces the next cell is left out.
+    """
     text = " ".join(source.strip().split("\n\n")[0].split())
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links
     text = re.sub(r"\$([^$]*)\$", lambda formula: _plain_formula(formula[1]), text)
@@ -178,6 +199,7 @@ def caption(source: str) -> str:
 
 
 def _plain_formula(tex: str) -> str:
+    """A formula in letters."""
     for command, sign in TEX.items():
         tex = tex.replace(command, sign)
     return re.sub(r"\\[a-z]*\s?|[{}]", "", tex)
@@ -196,41 +218,45 @@ def _without_progress_bars(notebook):
 
 
 def _is_progress_bar(data) -> bool:
-    return (
-        WIDGET_VIEW in data
-        and re.search(r"\d+(%\||it \[)", data.get("text/plain", "")) is not None
-    )
+    """Whether an output's data are a bar of tqdm's."""
+    if WIDGET_VIEW not in data:
+        return False
+    return re.search(r"\d+(%\||it \[)", data.get("text/plain", "")) is not None
 
 
 def _stable_widgets(notebook):
-    """Keep the state of the widgets that are shown, under ids that count from 1 instead of random ones."""
+    """Keep the state of the widgets that are shown, under ids that count from 1."""
     import nbformat
 
     state = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
-    wanted = {key for key in state if key in shown}
-    while more := {
-        key
-        for key in state
-        if key not in wanted and key in json.dumps([state[w] for w in wanted])
-    }:
-        wanted |= more
+    wanted = _shown_widgets(notebook, state)
     if not wanted:
         notebook.metadata.pop("widgets", None)
         return notebook
-    notebook.metadata.widgets[WIDGET_STATE]["state"] = {
-        key: state[key] for key in state if key in wanted
-    }
+    notebook.metadata.widgets[WIDGET_STATE]["state"] = {key: state[key] for key in wanted}
     text = json.dumps(notebook)
-    for number, key in enumerate((key for key in state if key in wanted), start=1):
+    for number, key in enumerate(wanted, start=1):
         text = text.replace(key, f"{number:032x}")
     return nbformat.from_dict(json.loads(text))
 
 
-def main(arguments=None) -> None:
-    """Command line: `run SOURCE TARGET [name=value …] [--writes FILE …]`, `refresh NOTEBOOK …`, `describe NOTEBOOK …`.
+def _shown_widgets(notebook, state) -> list[str]:
+    """Ids of the widgets that are shown, and of those that they refer to, in order."""
+    text = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
+    shown: set[str] = set()
+    while True:
+        found = {key for key in state if key in text} - shown
+        if not found:
+            return [key for key in state if key in shown]
+        shown |= found
+        text = json.dumps([state[key] for key in found])
 
-    Values are read as Python literals.
+
+def main(arguments=None) -> None:
+    """Command line.
+
+    `run SOURCE TARGET [name=value …] [--writes FILE …]`, `refresh NOTEBOOK …`, or
+    `describe NOTEBOOK …`. Values are read as Python literals.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -249,30 +275,39 @@ def main(arguments=None) -> None:
         commands.add_parser(name).add_argument("paths", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     if options.command == "run":
-        begin, outcome = time.perf_counter(), "failed after"
-        print(f"{options.target.stem} begins", file=sys.stderr, flush=True)
-        try:
-            run(
-                options.source,
-                options.target,
-                dict(map(_parameter, options.parameters)),
-                options.writes,
-            )
-            outcome = "took"
-        finally:
-            seconds = time.perf_counter() - begin
-            print(
-                f"{options.target.stem} {outcome} {seconds:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
-    else:
-        for path in options.paths:
-            print(f"{options.command} {path}", file=sys.stderr, flush=True)
-            (refresh if options.command == "refresh" else describe)(path)
+        parameters = dict(map(_parameter, options.parameters))
+        _timed_run(options.source, options.target, parameters, options.writes)
+        return
+    for path in options.paths:
+        _tell(f"{options.command} {path}")
+        if options.command == "refresh":
+            refresh(path)
+        else:
+            describe(path)
 
 
-def _parameter(text: str):
+def _timed_run(
+    source: Path, target: Path, parameters: dict, writes: Sequence[Path]
+) -> None:
+    """`run`, with a word on how long it took."""
+    begin = time.perf_counter()
+    outcome = "failed after"
+    _tell(f"{target.stem} begins")
+    try:
+        run(source, target, parameters, writes)
+        outcome = "took"
+    finally:
+        seconds = time.perf_counter() - begin
+        _tell(f"{target.stem} {outcome} {seconds:.0f} s")
+
+
+def _tell(text: str) -> None:
+    """A line for whoever watches."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parameter(text: str) -> tuple[str, object]:
+    """Name and value of `name=value`."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"parameters: found {text!r}; wanted name=value")

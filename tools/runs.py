@@ -1,8 +1,9 @@
-"""The runs of the notebooks: with which parameters, after which others, and what each of them must write.
+"""The runs of the notebooks: their parameters, their order, and what each must write.
 
-profiles/<profile>.yaml says what is run, results/catalogue.csv which notebook makes which figure and table; both are
-checked before anything runs, and the Snakefile makes a job of each run. `python tools/runs.py quick` is what `make`
-does; further options are Snakemake's.
+profiles/<profile>.yaml says what is run, results/catalogue.csv which notebook makes which
+figure and table. Both are checked before anything runs, and the Snakefile makes a job of
+each run. `python tools/runs.py quick` is what `make` does; further options are
+Snakemake's.
 """
 
 import csv
@@ -21,7 +22,8 @@ import notebooks as tool
 from cfhelpers.paths import writer_mark
 
 ROOT = Path(__file__).resolve().parents[1]
-BY_DATASET, LAST = "09_fairness_by_dataset", "14_scorecard"
+BY_DATASET = "09_fairness_by_dataset"
+LAST = "14_scorecard"
 FOLDERS = {"figure": "figures", "table": "results/tables"}
 SUFFIXES = {"figure": ("png", "pdf"), "table": ("csv", "md", "tex")}
 ALSO_WRITES = {  # beside what the catalogue says
@@ -56,90 +58,121 @@ class Run:
 
 
 def plan(profile: str = "quick", root: Path = ROOT) -> dict[str, Run]:
-    """Every run of a profile by its name, which is also its place below results/notebooks."""
-    catalogue, runs = read_catalogue(root), {}
+    """Every run of a profile by its name, its place below results/notebooks."""
+    catalogue = read_catalogue(root)
+    runs = {}
     for stem, parameters in read_profile(profile, root):
-        made = [row for row in catalogue if row["notebook"] == stem]
-        shown = sorted({rows for row in made for rows in row["runs"].split()})
-        if parameters is None:  # a lesson, as it is
-            runs[stem] = Run(stem, {}, [file for row in made for file in files(row)], [])
-            continue
-        parameters = {**parameters, "profile": profile}
-        if stem == BY_DATASET:
+        entries = [row for row in catalogue if row["notebook"] == stem]
+        if parameters is None:
+            runs[stem] = Run(stem, {}, _files_of(entries, "quick"), [])
+        elif stem == BY_DATASET:
             name = _rows(parameters)
-            if name not in shown:
-                raise ValueError(
-                    f"profiles/{profile}.yaml: {stem} has no run {name}; it has {', '.join(shown)}"
-                )
-            made, shown = [row for row in made if name in row["runs"].split()], []
-            name, writes = (
-                f"{profile}/{stem[:2]}_{name}",
-                [f"results/runs/{profile}/{name}.parquet"],
-            )
+            given = {**parameters, "profile": profile}
+            runs[_name(profile, name)] = _dataset_run(profile, name, given, entries)
         else:
-            name, writes = (
-                f"{profile}/{stem}",
-                [file.format(profile) for file in ALSO_WRITES.get(stem, [])],
-            )
-        writes += [file for row in made for file in files(row, profile)]
-        runs[name] = Run(
-            stem,
-            parameters,
-            writes,
-            [f"{profile}/{BY_DATASET[:2]}_{rows}" for rows in shown],
-        )
+            given = {**parameters, "profile": profile}
+            runs[f"{profile}/{stem}"] = _run(profile, stem, given, entries)
     for name, run in runs.items():
-        run.needs = [
-            other
-            for other in runs
-            if other in run.needs or (run.notebook == LAST and other != name)
-        ]
+        if run.notebook == LAST:
+            run.needs = [other for other in runs if other != name]
+        else:
+            run.needs = [other for other in runs if other in run.needs]
     return runs
 
 
+def _run(profile: str, stem: str, parameters: dict, entries: list[dict]) -> Run:
+    """One run of a notebook that shows the rows of others."""
+    writes = [file.format(profile) for file in ALSO_WRITES.get(stem, [])]
+    needs = [_name(profile, rows) for rows in _shown(entries)]
+    return Run(stem, parameters, writes + _files_of(entries, profile), needs)
+
+
+def _dataset_run(profile: str, name: str, parameters: dict, entries: list[dict]) -> Run:
+    """One run of the notebook that computes the rows of a dataset and an attribute."""
+    known = _shown(entries)
+    if name not in known:
+        raise ValueError(
+            f"profiles/{profile}.yaml: {BY_DATASET} has no run {name}; "
+            f"it has {', '.join(known)}"
+        )
+    own = [row for row in entries if name in row["runs"].split()]
+    rows_file = f"results/runs/{profile}/{name}.parquet"
+    return Run(BY_DATASET, parameters, [rows_file, *_files_of(own, profile)], [])
+
+
+def _name(profile: str, rows: str) -> str:
+    """The name of the run that computes these rows."""
+    return f"{profile}/{BY_DATASET[:2]}_{rows}"
+
+
 def _rows(parameters: dict) -> str:
+    """The name of the rows of a dataset and an attribute."""
     return f"{parameters.get('dataset')}_{parameters.get('attribute')}".replace("+", "_")
 
 
+def _shown(entries: list[dict]) -> list[str]:
+    """The names of all rows that some entries of the catalogue show."""
+    names: set[str] = set()
+    for row in entries:
+        names.update(row["runs"].split())
+    return sorted(names)
+
+
+def _files_of(entries: list[dict], profile: str) -> list[str]:
+    """The files of some entries of the catalogue."""
+    found = []
+    for row in entries:
+        found += files(row, profile)
+    return found
+
+
 def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None]]:
-    """The notebooks that a profile runs and their parameters, checked; None for one that runs as it is."""
-    path, stems = (
-        root / "profiles" / f"{profile}.yaml",
-        [file.stem for file in _sources(root)],
-    )
+    """The notebooks that a profile runs, and their parameters, checked.
+
+    The parameters are None for a notebook that runs as it is.
+    """
+    path = root / "profiles" / f"{profile}.yaml"
+    stems = [file.stem for file in _sources(root)]
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     others = settings.pop("others", False)
     entries = []
     for stem, given in settings.items():
         if stem not in stems:
             raise ValueError(
-                f"profiles/{path.name}: there is no notebook {stem}; there are {', '.join(stems)}"
+                f"profiles/{path.name}: there is no notebook {stem}; "
+                f"there are {', '.join(stems)}"
             )
         notebook = nbformat.read(root / "notebooks" / f"{stem}.ipynb", as_version=4)
-        for parameters in given if isinstance(given, list) else [given or {}]:
+        if not isinstance(given, list):
+            given = [given or {}]
+        for parameters in given:
             tool.check_parameters(
                 notebook, [*parameters, "profile"], f"profiles/{path.name}: {stem}"
             )
             entries.append((stem, parameters))
     _check_data(path.name, [parameters for _, parameters in entries])
-    return [(stem, None) for stem in stems if others and stem not in settings] + entries
+    if not others:
+        return entries
+    return [(stem, None) for stem in stems if stem not in settings] + entries
 
 
 def _sources(root: Path) -> list[Path]:
+    """The numbered notebooks."""
     return sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
 def _check_data(name: str, entries: list[dict]) -> None:
     """Local data must be where the environment says, before a long run finds out."""
+    if all(parameters.get("source") != "local" for parameters in entries):
+        return
     folder = os.environ.get("CFHELPERS_DATA", "")
-    found = folder and Path(folder).is_dir() and any(Path(folder).iterdir())
-    if not found and any(parameters.get("source") == "local" for parameters in entries):
-        wanted = (
-            "CFHELPERS_DATA=/path/to/data make paper; docs/data/README.md lists the files"
-        )
-        raise ValueError(
-            f"CFHELPERS_DATA: found {folder!r}; profiles/{name} reads real data there. Wanted: {wanted}"
-        )
+    if folder and Path(folder).is_dir() and any(Path(folder).iterdir()):
+        return
+    raise ValueError(
+        f"CFHELPERS_DATA: found {folder!r}; profiles/{name} reads real data there. "
+        "Wanted: CFHELPERS_DATA=/path/to/data make paper; docs/data/README.md lists the "
+        "files"
+    )
 
 
 def read_catalogue(root: Path = ROOT) -> list[dict[str, str]]:
@@ -150,7 +183,9 @@ def read_catalogue(root: Path = ROOT) -> list[dict[str, str]]:
 
 def files(row: dict[str, str], profile: str = "quick") -> list[str]:
     """The files of one row of the catalogue."""
-    folder = FOLDERS[row["kind"]] + ("" if profile == "quick" else f"/{profile}")
+    folder = FOLDERS[row["kind"]]
+    if profile != "quick":
+        folder += f"/{profile}"
     return [f"{folder}/{row['file']}.{suffix}" for suffix in SUFFIXES[row["kind"]]]
 
 
@@ -166,14 +201,19 @@ def clear(root: Path = ROOT) -> None:
     for folder in ("artifacts", "data", "figures", "results"):
         for path in (root / folder).rglob(".*.partial*"):
             found = re.search(r"\.(\d+)\.partial", path.name)
-            process = int(found[1]) if found else os.getpid()
-            ours = writer_mark(process) in path.name
-            if ours and not psutil.pid_exists(process):
+            if found is None:
+                continue
+            process = int(found[1])
+            is_ours = writer_mark(process) in path.name
+            if is_ours and not psutil.pid_exists(process):
                 path.unlink(missing_ok=True)
 
 
 def main(arguments: list[str]) -> None:
-    """Run a profile by Snakemake, which ends this process; a second run in the same folder waits for the first."""
+    """Run a profile by Snakemake, which ends this process.
+
+    A second run in the same folder waits for the first.
+    """
     from snakemake.cli import main as snakemake
     from snakemake.logging import logger
 
@@ -185,9 +225,8 @@ def main(arguments: list[str]) -> None:
     except ValueError as error:
         sys.exit(str(error))
     Path(".snakemake").mkdir(exist_ok=True)
-    with open(
-        ".snakemake/at_work", "w"
-    ) as lock:  # held until this process ends, however it ends
+    # The lock is held until this process ends, however it ends.
+    with open(".snakemake/at_work", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
