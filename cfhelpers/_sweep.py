@@ -1,8 +1,9 @@
 """The exact search: one plain loop over the sorted scores, and the intervals it follows.
 
-Numba compiles the loop at its first use and keeps the result on disk. Where Numba is
-absent the very same function runs as it stands here. Nothing in this file imports anything
-of the package, so that Numba's cache, which watches this file alone, is never out of date.
+`collect` gathers the scores above q̂, NumPy sorts them, `sweep` walks over them. Numba
+compiles both loops at their first use and keeps the result on disk; where Numba is absent
+the very same functions run as they stand here. This file imports nothing of the package:
+Numba's cache, which watches this file alone, is then never out of date.
 """
 
 import functools
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-FIRST_ROOM = 256  # records to make room for; it doubles when it is used up
+PAGE = 4096  # records that fit on a page; few searches need a second one
 
 
 def rank_interval(covered: Any, size: Any) -> tuple[Any, Any]:
@@ -66,9 +67,55 @@ def pair_loss(highest: float, lowest: float, is_ratio: bool) -> float:
     return highest - lowest
 
 
+def collect(
+    places: np.ndarray,
+    columns: np.ndarray,
+    rows: np.ndarray,
+    codes: np.ndarray,
+    first_kind: np.ndarray,
+    base: int,
+    top: int,
+    shift: int,
+    order: np.ndarray,
+    totals: np.ndarray,
+    below: np.ndarray,
+) -> None:
+    """Every score above q̂ with its kind, packed into one integer each; and counts by kind.
+
+    Parameters
+    ----------
+    places : unsigned integers (n, K)
+        The scores, as integers in the same order.
+    columns : integers
+        The labels that the threshold decides on.
+    rows, codes : integers (n,)
+        The kind of point i at the c-th column is first_kind[c, rows[i]] + codes[i].
+    base, top : integers
+        The places of q̂ and of infinity.
+    shift : integer
+        Bits that a kind needs.
+    order : unsigned integers
+        Filled with (place - base) · 2^shift + kind, unsorted.
+    totals, below : integers (kinds,)
+        Filled with the number of scores of each kind, and of those up to q̂.
+    """
+    whole = order.dtype.type
+    at = 0
+    for i in range(len(places)):
+        for c in range(len(columns)):
+            place = places[i, columns[c]]
+            kind = first_kind[c, rows[i]] + codes[i]
+            totals[kind] += 1
+            if place <= base:
+                below[kind] += 1
+            elif place < top:
+                order[at] = (whole(place - base) << shift) | whole(kind)
+                at += 1
+
+
 def sweep(
-    values: np.ndarray,
-    kinds: np.ndarray,
+    order: np.ndarray,
+    shift: int,
     is_true: np.ndarray,
     first_move: np.ndarray,
     moves: np.ndarray,
@@ -77,7 +124,11 @@ def sweep(
     is_ratio: bool,
     is_predictive: bool,
     is_proxy: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    best: float,
+    passed: np.ndarray,
+    lows: np.ndarray,
+    hits: np.ndarray,
+) -> int:
     """Raise the threshold past each score, update the cells it moves, note each new low.
 
     A family is what is compared between groups at one threshold: a label and a filter. Its
@@ -86,29 +137,27 @@ def sweep(
 
     Parameters
     ----------
-    values : (m,) ascending
-        The scores above q̂.
-    kinds : integers (m,)
-        What each score is. Scores of one kind move the same cells.
+    order : unsigned integers (m,), ascending
+        The scores above q̂: place · 2^shift + kind. Equal places are ties.
     is_true : integers (kinds,)
         1 for the scores of true labels, else 0.
-    first_move : integers (kinds + 1,)
-        The cells that kind k moves are moves[first_move[k] : first_move[k + 1]].
-    moves : integers (…, 3)
-        Family, part and group of a cell.
-    covered : integers (families, parts, groups)
-        Points that q̂ covers. It is changed in place. Predictive values have two parts,
-        Y = ỹ and Y ≠ ỹ; coverages one.
-    sizes : integers (families, parts, groups)
+    first_move, moves : integers (kinds + 1,) and (…, 3)
+        The cells that kind k moves are moves[first_move[k] : first_move[k + 1]], each by
+        family, part and group.
+    covered, sizes : integers (families, parts, groups)
+        Covered points, at first those that q̂ covers, and all points. Predictive values have
+        two parts, Y = ỹ and Y ≠ ỹ; coverages one. `covered` is changed in place.
+    best : float
+        The lowest loss so far; only lower ones are noted.
+    passed, lows, hits : (page,)
+        Filled at each new low with the number of scores that the threshold has passed, the
+        loss there, and how many of the passed scores are those of true labels.
 
     Returns
     -------
-    passed : integers (records,)
-        How many scores the threshold has passed at each new low; 0 is q̂ itself.
-    lows : (records,)
-        The loss there, falling.
-    hits : integers (records,)
-        How many of the passed scores are those of true labels.
+    int
+        The number of new lows. If it is the size of the page, the walk stopped there, after
+        a whole tie: turn the page and go on with order[passed[-1]:].
     """
     n_families, _, n_groups = covered.shape
     lower = np.empty((n_families, n_groups))
@@ -123,29 +172,28 @@ def sweep(
             )
             lower[family, group] = low
             upper[family, group] = high
-        lowest[family] = lower[family].argmin()
-        highest[family] = upper[family].argmax()
-        losses[family] = pair_loss(
-            upper[family, highest[family]], lower[family, lowest[family]], is_ratio
-        )
+        a, b = extreme_groups(lower, upper, family)
+        lowest[family] = a
+        highest[family] = b
+        losses[family] = pair_loss(upper[family, b], lower[family, a], is_ratio)
     worst = losses.argmax()
 
-    passed = np.empty(FIRST_ROOM, np.int64)
-    lows = np.empty(FIRST_ROOM, np.float64)
-    hits = np.empty(FIRST_ROOM, np.int64)
-    n_records = 0
-    best = np.inf
+    n_lows = 0
     if losses[worst] < best:
         best = losses[worst]
         passed[0] = 0
         lows[0] = best
         hits[0] = 0
-        n_records = 1
+        n_lows = 1
+        if n_lows == len(passed):
+            return n_lows
 
+    one = order.dtype.type(1)
+    kind_bits = (one << shift) - one
     n_hits = 0
     changed = False
-    for e in range(len(values)):
-        kind = kinds[e]
+    for e in range(len(order)):
+        kind = np.int64(order[e] & kind_bits)
         n_hits += is_true[kind]
         for move in range(first_move[kind], first_move[kind + 1]):
             family = moves[move, 0]
@@ -158,48 +206,86 @@ def sweep(
             upper[family, group] = high
             a = lowest[family]
             b = highest[family]
-            if not (
-                group == a
-                or group == b
-                or low < lower[family, a]
-                or high > upper[family, b]
-            ):
-                continue
-            # This group made the loss, or makes it now.
-            a = lower[family].argmin()
-            b = upper[family].argmax()
-            lowest[family] = a
-            highest[family] = b
-            losses[family] = pair_loss(upper[family, b], lower[family, a], is_ratio)
-            if losses[family] >= losses[worst]:
-                worst = family
-            elif family == worst:
-                worst = losses.argmax()
-            changed = True
-        is_in_a_tie = e + 1 < len(values) and values[e + 1] == values[e]
+            made_the_loss = group in (a, b)
+            if made_the_loss or low < lower[family, a] or high > upper[family, b]:
+                a, b = extreme_groups(lower, upper, family)
+                lowest[family] = a
+                highest[family] = b
+                losses[family] = pair_loss(upper[family, b], lower[family, a], is_ratio)
+                if family == worst:
+                    worst = losses.argmax()
+                elif losses[family] > losses[worst]:
+                    worst = family
+                changed = True
+        is_in_a_tie = e + 1 < len(order) and order[e + 1] >> shift == order[e] >> shift
         if changed and not is_in_a_tie:
             changed = False
             if losses[worst] < best:
                 best = losses[worst]
-                if n_records == len(passed):
-                    passed = np.append(passed, np.empty_like(passed))
-                    lows = np.append(lows, np.empty_like(lows))
-                    hits = np.append(hits, np.empty_like(hits))
-                passed[n_records] = e + 1
-                lows[n_records] = best
-                hits[n_records] = n_hits
-                n_records += 1
-    return passed[:n_records], lows[:n_records], hits[:n_records]
+                passed[n_lows] = e + 1
+                lows[n_lows] = best
+                hits[n_lows] = n_hits
+                n_lows += 1
+                if n_lows == len(passed):
+                    break
+    return n_lows
+
+
+def extreme_groups(lower: np.ndarray, upper: np.ndarray, family: int) -> tuple[int, int]:
+    """The group with the smallest lower bound, and the one with the largest upper bound."""
+    a = 0
+    b = 0
+    for group in range(1, lower.shape[1]):
+        if lower[family, group] < lower[family, a]:
+            a = group
+        if upper[family, group] > upper[family, b]:
+            b = group
+    return a, b
 
 
 @functools.cache
-def compiled() -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """`sweep`, compiled where Numba is installed."""
+def compiled() -> tuple[Callable[..., None], Callable[..., int]]:
+    """`collect` and `sweep`, compiled where Numba is installed."""
     try:
-        from numba import njit
+        from numba import njit, types
         from numba.extending import register_jitable
     except ImportError:
-        return sweep
-    for function in (rank_interval, predictive_rank_interval, cell_interval, pair_loss):
+        return collect, sweep
+    called = (
+        rank_interval,
+        predictive_rank_interval,
+        cell_interval,
+        pair_loss,
+        extreme_groups,
+    )
+    for function in called:
         register_jitable(error_model="numpy")(function)
-    return njit(cache=True, error_model="numpy")(sweep)
+
+    def read(kind: Any, dimensions: int) -> Any:
+        """An array that is only read: writable ones are accepted too."""
+        return types.Array(kind, dimensions, "C", readonly=True)
+
+    narrow = types.uint32
+    wide = types.uint64
+    whole = types.int64
+    collects = []
+    for place, packed in ((narrow, narrow), (narrow, wide), (wide, wide)):
+        points = (read(whole, 1), read(whole, 1), read(whole, 1), read(whole, 2))
+        filled = (packed[::1], whole[::1], whole[::1])
+        collects.append(
+            types.void(read(place, 2), *points, place, place, packed, *filled)
+        )
+    sweeps = []
+    for packed in (narrow, wide):
+        kinds = (read(whole, 1), read(whole, 1), read(whole, 2))
+        counts = (whole[:, :, ::1], read(whole, 3))
+        flags = (types.boolean, types.boolean, types.boolean, types.float64)
+        filled = (whole[::1], types.float64[::1], whole[::1])
+        sweeps.append(whole(read(packed, 1), packed, *kinds, *counts, *flags, *filled))
+    options = {"cache": True, "error_model": "numpy"}
+    return njit(collects, **options)(collect), njit(sweeps, **options)(sweep)
+
+
+def warm_up() -> None:
+    """Compile the loops now, if that was not done on this machine before."""
+    compiled()

@@ -1,19 +1,24 @@
-"""The smallest threshold that keeps the gap between groups within c: exact, for every c at once, and with a guarantee.
+"""The smallest threshold that keeps the gap between groups within c.
 
-Two ideas carry the exact search. Coverage bounds move only at calibration scores, so those above q̂, q̂ itself and ∞
-are the only candidates. And as the threshold grows every bound only rises: the largest upper bound is a running
-maximum, and the smallest lower bound, read from the other end, a running minimum. One sort gives the gap everywhere.
+It is exact, it is found for every c at once, and it may come with a guarantee. Bounds move
+only at calibration scores, so those above q̂, q̂ itself and ∞ are the only candidates:
+`_sweep` walks over them once and notes each new low of the gap. With a guarantee the
+candidates are the points of a grid that is fixed beforehand, tested from ∞ downwards.
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
+from cfhelpers import _sweep
 from cfhelpers._checks import (
     as_float_column,
     as_fraction,
@@ -22,117 +27,229 @@ from cfhelpers._checks import (
     as_scores,
     one_of,
 )
+from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
 from cfhelpers.conformal import conformal_quantile
-from cfhelpers.fairness import FairnessMetric, assign_cells, clopper_pearson, get_metric
 from cfhelpers.groups import Groups, as_groups
+from cfhelpers.metrics import Condition, FairnessMetric, Quantity, get_metric
 
-TOLERANCE = 1e-12  # a gap that is exactly c in the mathematics may lie this far above it in floating point
-GUARANTEES = ("none", "fixed-sequence")
+TOLERANCE = 1e-12  # a gap of exactly c may lie this far above it in floating point
 MANY = 10**9  # more points than anyone has
-BATCH = 1_000_000  # cells · grid points that the guarantee looks at in one go
-BLOCK = 256  # scores per block, at least, when looking for the places where the loss can reach a new low
-TABLE = 4_000_000  # blocks · cells, at most
+BATCH = 1_000_000  # kinds · grid points that are counted in one go
+
+
+class Guarantee(StrEnum):
+    """What is promised about a threshold: nothing (the paper's rule), or a test's level."""
+
+    NONE = "none"
+    FIXED_SEQUENCE = "fixed-sequence"
+
+
+GUARANTEES = tuple(Guarantee)
 
 
 @dataclass(frozen=True)
 class FairThreshold:
-    """What a search found. `str()` says it in words."""
+    """What a search found. `str()` says it in words.
 
-    threshold: (
-        np.ndarray
-    )  # float64 (K,); infinite for each label that no finite threshold serves
-    base_threshold: float  # q̂
-    feasible: bool  # every threshold that was needed is finite
-    satisfied: bool  # False only when even the full set fails (plain predictive parity)
-    bound: np.ndarray  # gap or ratio at the threshold per label (K,); NaN for labels that need not be fair
-    smallest_closeness: float  # the least c (ratio: the largest) that a finite threshold reaches; NaN if q̂ is infinite
-    blocking_cells: list[
-        tuple
-    ]  # (group, label, n) of the cells that are too small for any finite threshold
+    Attributes
+    ----------
+    threshold : float64 (K,)
+        Infinite for each label that no finite threshold serves.
+    base_threshold : float
+        The conformal quantile q̂.
+    feasible : bool
+        Every threshold that was needed is finite.
+    satisfied : bool
+        False only when even the full set fails, as for plain predictive parity it can.
+    bound : float64 (K,)
+        Gap or ratio at the threshold on the calibration data; NaN for labels that need not
+        be fair.
+    smallest_closeness : float
+        The least c (for ratios the largest) that a finite threshold reaches; NaN if q̂ is
+        infinite.
+    blocking_cells : list of (group, label, n)
+        Cells that are too small for any finite threshold.
+    metric, closeness, guarantee
+        What was asked for.
+    points_needed : int
+        In every cell, for a finite threshold.
+    """
+
+    threshold: np.ndarray
+    base_threshold: float
+    feasible: bool
+    satisfied: bool
+    bound: np.ndarray
+    smallest_closeness: float
+    blocking_cells: list[tuple[Any, Any, int]]
     metric: str
     closeness: float
     guarantee: str
-    points_needed: int  # in every cell, for a finite threshold
+    points_needed: int
 
     def __str__(self) -> str:
-        within = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
+        asked = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
         if self.feasible:
-            return f"{within}: thresholds {np.array2string(self.threshold, precision=4)}"
-        text = f"{within}: no finite threshold" + (
-            "" if self.satisfied else ", and the full set does not do either"
-        )
+            return f"{asked}: thresholds {np.array2string(self.threshold, precision=4)}"
+        return f"{asked}: {self.why_infinite()}"
+
+    def why_infinite(self) -> str:
+        """Why a threshold is infinite, and what would be possible; empty if none is."""
+        if self.feasible:
+            return ""
+        text = "no finite threshold"
+        if not self.satisfied:
+            text += ", and the full set does not do either"
         if math.isinf(self.base_threshold):
             return f"{text}; too few calibration points: q̂ is infinite"
         if not math.isnan(self.smallest_closeness):
-            text += f"; the closest that a finite threshold comes is {self.smallest_closeness:.4g}"
+            closest = f"{self.smallest_closeness:.4g}"
+            text += f"; the closest that a finite threshold comes is {closest}"
         if self.blocking_cells:
-            cells = ", ".join(
+            enough = "infinitely many points needed"
+            if self.points_needed < MANY:
+                enough = f"{self.points_needed:,} points needed"
+            cells = [
                 f"({group!r}, {label}): {n}" for group, label, n in self.blocking_cells
-            )
-            enough = (
-                f"{self.points_needed:,} points needed"
-                if self.points_needed < MANY
-                else "infinitely many points needed"
-            )
-            text += f"; cells (group, label) with fewer than the {enough}: {cells}"
+            ]
+            text += f"; cells (group, label) with fewer than the {enough}: "
+            text += ", ".join(cells)
         return text
 
 
 def find_threshold(
-    scores: Any,
-    y: Any,
+    scores: ArrayLike,
+    y: ArrayLike,
     groups: Any,
     metric: str | FairnessMetric,
     closeness: float | None = None,
     *,
     alpha: float = 0.1,
     classwise: bool = False,
-    positive_labels: Any = None,
+    positive_labels: ArrayLike | None = None,
     guarantee: str = "none",
     delta: float = 0.1,
-    grid: Any = None,
+    grid: ArrayLike | None = None,
 ) -> FairThreshold:
-    """The smallest threshold in [q̂, ∞] at which the metric is within `closeness` on the calibration data, exactly.
+    """The smallest threshold in [q̂, ∞] at which groups differ by at most `closeness`.
 
-    scores (n, K), true labels y (n,), groups (n,) or several columns. `classwise` finds one threshold per positive
-    label; by default one serves all. guarantee="fixed-sequence" returns the smallest threshold of a grid, fixed
-    beforehand, down to which every one passes an exact test, so that the true gap exceeds `closeness` with probability
-    at most `delta`.
+    Parameters
+    ----------
+    scores : (n, K)
+        Calibration scores of every label; larger is stranger.
+    y : integers (n,)
+        True labels.
+    groups : (n,), or several columns
+        One group per point, or one per combination of the columns.
+    metric : str or FairnessMetric
+        What is compared between groups.
+    closeness : float, optional
+        The largest difference allowed, or the smallest ratio; by default .1, for ratios .8.
+    alpha : float
+        The sets cover the true label with probability at least 1 - alpha.
+    classwise : bool
+        One threshold per positive label; by default one serves all.
+    positive_labels : labels, optional
+        Those whose coverage must be fair; by default all but label 0.
+    guarantee : "none" or "fixed-sequence"
+        "none" is the paper's rule: the first threshold that is within `closeness` on the
+        calibration data. "fixed-sequence" returns the smallest threshold of a grid down to
+        which every one passes an exact test, so that the true gap exceeds `closeness` with
+        probability at most `delta`.
+    grid : thresholds, optional
+        For the guarantee, fixed without looking at the calibration data; by default 10,001
+        even points from 0 to 1.
+
+    Returns
+    -------
+    FairThreshold
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.random((500, 2))
+    >>> found = find_threshold(
+    ...     scores, rng.integers(0, 2, 500), rng.choice(["a", "b"], 500), "demographic_parity"
+    ... )
+    >>> found.feasible
+    True
     """
-    return search(
-        scores, y, groups, metric, alpha=alpha, classwise=classwise, positive_labels=positive_labels,
-        guarantee=guarantee, delta=delta, grid=grid,
-    ).find(closeness)  # fmt: skip
+    finished = search(
+        scores,
+        y,
+        groups,
+        metric,
+        alpha=alpha,
+        classwise=classwise,
+        positive_labels=positive_labels,
+        guarantee=guarantee,
+        delta=delta,
+        grid=grid,
+    )
+    return finished.find(closeness)
 
 
 def frontier(
-    scores: Any, y: Any, groups: Any, metric: str | FairnessMetric, **options: Any
+    scores: ArrayLike,
+    y: ArrayLike,
+    groups: Any,
+    metric: str | FairnessMetric,
+    **options: Any,
 ) -> pd.DataFrame:
-    """The price of fairness: the answer of `find_threshold` for every closeness at once, in one pass.
+    """The price of fairness: the answer of `find_threshold` for every closeness at once.
 
-    A row's threshold is the answer for every c from its closeness up to that of the row before. Mean set size and
-    coverage of the true label are those of the whole predictor at that closeness on the calibration data. With
-    `classwise` there is a row wherever the threshold of one label, in the column `label`, moves. Options: alpha,
-    classwise, positive_labels, guarantee, delta and grid, as in `find_threshold`. The fixed-sequence promise holds for
-    a closeness chosen beforehand, not for one picked from this table.
+    Parameters
+    ----------
+    scores, y, groups, metric
+        As in `find_threshold`.
+    **options
+        alpha, classwise, positive_labels, guarantee, delta and grid, as in
+        `find_threshold`.
+
+    Returns
+    -------
+    DataFrame
+        closeness, threshold, mean_set_size and coverage. A row's threshold is the answer for
+        every c from its closeness up to that of the row before. Mean set size and coverage
+        of the true label are those of the whole predictor at that closeness, on the
+        calibration data. With `classwise` there is a row wherever the threshold of one
+        label, in the column `label`, moves.
+
+    Notes
+    -----
+    The guarantee holds for a closeness that was chosen beforehand, not for one picked from
+    this table.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> table = frontier(
+    ...     rng.random((500, 2)), rng.integers(0, 2, 500), rng.integers(0, 2, 500),
+    ...     "demographic_parity",
+    ... )
+    >>> bool(table["closeness"].is_monotonic_decreasing)
+    True
     """
     return search(scores, y, groups, metric, **options).frontier()
 
 
 def search(
-    scores: Any,
-    y: Any,
+    scores: ArrayLike,
+    y: ArrayLike,
     groups: Any,
     metric: str | FairnessMetric,
     *,
     alpha: float = 0.1,
     classwise: bool = False,
-    positive_labels: Any = None,
+    positive_labels: ArrayLike | None = None,
     guarantee: str = "none",
     delta: float = 0.1,
-    grid: Any = None,
+    grid: ArrayLike | None = None,
 ) -> "Search":
-    """The pass behind `find_threshold` and `frontier`: do it once, then ask for as many values of c as you like."""
+    """The pass behind `find_threshold` and `frontier`.
+
+    Do it once, then ask the result for as many values of c as you like.
+    """
     calibration = Calibration(
         scores, y, groups, alpha=alpha, positive_labels=positive_labels, share=False
     )
@@ -142,28 +259,35 @@ def search(
 
 
 class Calibration:
-    """Calibration data, checked once: `search` it by as many metrics as you like, and they share what they can.
+    """Calibration data, checked once: `search` it by as many metrics as you like.
 
-    `share` keeps the sorted scores from one search to the next; a search alone is quicker without.
+    Parameters
+    ----------
+    scores, y, groups, alpha, positive_labels
+        As in `find_threshold`.
+    share : bool
+        Keep the sorted scores for the next search. Built-in metrics share them.
     """
 
     def __init__(
         self,
-        scores: Any,
-        y: Any,
+        scores: ArrayLike,
+        y: ArrayLike,
         groups: Any,
         *,
         alpha: float = 0.1,
-        positive_labels: Any = None,
+        positive_labels: ArrayLike | None = None,
         share: bool = True,
-    ):
+    ) -> None:
         self.scores = as_scores(scores)
         n, n_classes = self.scores.shape
-        self.y, self.groups = as_labels(y, n, n_classes), as_groups(groups, n)
+        self.y = as_labels(y, n, n_classes)
+        self.groups = as_groups(groups, n)
         self.labels = as_positive_labels(positive_labels, n_classes)
-        true = self.scores.ravel()[np.arange(n) * n_classes + self.y]
-        self.base = conformal_quantile(true, as_fraction(alpha, "alpha"))
-        self._kept = {} if share else None
+        true_scores = self.scores.ravel()[np.arange(n) * n_classes + self.y]
+        self.base = conformal_quantile(true_scores, as_fraction(alpha, "alpha"))
+        self.share = share
+        self._sorted: dict[tuple[int, ...], SortedScores] = {}
 
     def search(
         self,
@@ -172,228 +296,437 @@ class Calibration:
         classwise: bool = False,
         guarantee: str = "none",
         delta: float = 0.1,
-        grid: Any = None,
+        grid: ArrayLike | None = None,
     ) -> "Search":
-        """Everything about one metric: ask the result for a closeness, or for the whole frontier."""
-        scores, labels, base, metric = (
-            self.scores,
-            self.labels,
-            self.base,
-            get_metric(metric),
-        )
-        delta, n_classes = as_fraction(delta, "delta"), scores.shape[1]
-        guaranteed = one_of(guarantee, "guarantee", GUARANTEES) != "none"
-        grid = _grid_from(base, scores, grid) if guaranteed else None
+        """Everything about one metric: ask the result for a closeness, or the frontier."""
+        metric = get_metric(metric)
+        delta = as_fraction(delta, "delta")
+        guarantee = one_of(guarantee, "guarantee", GUARANTEES)
+        n_classes = self.scores.shape[1]
         classwise = bool(classwise) and metric.per_label
-        level = delta / max(len(labels), 1) if classwise else delta
-        staircases = []
-        for columns in (
-            [[label] for label in labels] if classwise else [list(range(n_classes))]
-        ):
-            events = self._events(metric, columns if classwise else labels, columns)
-            staircases.append(
-                _fixed_sequence(events, grid, level)
-                if guaranteed
-                else _first_passing(events)
-            )
-        others = [
-            label for label in range(n_classes) if classwise and label not in labels
-        ]
-        sets = scores[:, others] <= base
-        hits = sets & (self.y[:, None] == np.asarray(others, np.int64))
+        level = None
+        points = None
+        if guarantee != Guarantee.NONE:
+            points = self._grid(grid)
+            level = delta / max(len(self.labels), 1) if classwise else delta
+        curves = []
+        if classwise:
+            others = [label for label in range(n_classes) if label not in self.labels]
+            for label in self.labels:
+                curves.append(self._curve(metric, [label], [label], points, level))
+        else:
+            others = []
+            every_label = list(range(n_classes))
+            curves.append(self._curve(metric, self.labels, every_label, points, level))
+        in_sets = self.scores[:, others] <= self.base
+        is_hit = in_sets & (self.y[:, None] == np.asarray(others, np.int64))
         return Search(
-            staircases=staircases,
+            curves=curves,
             metric=metric,
             guarantee=guarantee,
             group_names=self.groups.names,
-            base=base,
-            shape=scores.shape,
+            base=self.base,
+            shape=(len(self.y), n_classes),
             classwise=classwise,
-            others_in_sets=np.count_nonzero(sets),
-            others_hits=np.count_nonzero(hits),
+            others_in_sets=int(np.count_nonzero(in_sets)),
+            others_hits=int(np.count_nonzero(is_hit)),
         )
 
-    def _events(
-        self, metric: FairnessMetric, labels: list[int], columns: list[int]
-    ) -> "Events":
-        """The events of a metric, and the order of the scores, each found once."""
-        if self._kept is None:
-            return _collect(
-                self.scores, self.y, self.groups, metric, self.base, labels, columns
-            )
-        order, key = (*columns,), (metric, *columns)
-        if order not in self._kept:
-            decided = _decided(self.scores, columns).ravel()
-            above = np.flatnonzero(decided > self.base).astype(
-                np.min_scalar_type(decided.size)
-            )
-            self._kept[order] = _sort_together(decided.take(above), above, decided.size)[
-                1
-            ]
-        if key not in self._kept:
-            self._kept[key] = _collect(
-                self.scores,
-                self.y,
-                self.groups,
-                metric,
-                self.base,
-                labels,
-                columns,
-                self._kept[order],
-            )
-        return self._kept[key]
+    def _grid(self, grid: ArrayLike | None) -> np.ndarray:
+        """The finite grid points that are at least q̂, ascending.
 
+        The grid itself never looks at the calibration data.
+        """
+        if grid is None:
+            largest = self.scores.max()
+            if largest > 1:
+                raise ValueError(
+                    f"grid: found None while scores reach {largest:.4g}; scores above 1 "
+                    "with a guarantee need a grid of thresholds that is fixed without the "
+                    "calibration data"
+                )
+            grid = np.linspace(0, 1, 10_001)
+        points = np.unique(as_float_column(grid, "grid").astype(np.float64))
+        return points[(points >= self.base) & (points < np.inf)]
 
-def _grid_from(base: float, scores: np.ndarray, grid: Any) -> np.ndarray:
-    """The finite grid points that are at least q̂, ascending. The grid itself never looks at the calibration data."""
-    if grid is None:
-        if scores.max() > 1:
-            raise ValueError(
-                f"grid: found None while scores reach {scores.max():.4g}; scores above 1 with a guarantee need a grid "
-                "of thresholds that is fixed without the calibration data"
-            )
-        grid = np.linspace(0, 1, 10_001)
-    grid = np.unique(as_float_column(grid, "grid").astype(np.float64))
-    return grid[(grid >= base) & (grid < np.inf)]
+    def _curve(
+        self,
+        metric: FairnessMetric,
+        labels: list[int],
+        columns: list[int],
+        grid: np.ndarray | None,
+        level: float | None,
+    ) -> "Curve":
+        """The answers of one threshold, which decides on the labels in `columns`."""
+        cells = CellMap.build(metric, labels, columns, self.y, self.groups)
+        ordered = self._sort(cells, columns)
+        if grid is None:
+            return first_passing(ordered, cells)
+        return fixed_sequence(ordered, cells, grid, level)
+
+    def _sort(self, cells: "CellMap", columns: list[int]) -> "SortedScores":
+        """The scores above q̂ of these columns, ascending; found once if they are shared."""
+        key = tuple(columns)
+        if self.share and cells.metric.is_built_in and key in self._sorted:
+            return self._sorted[key]
+        ordered = sort_scores(self._places, self.base, columns, cells.kinds)
+        if self.share and cells.metric.is_built_in:
+            self._sorted[key] = ordered
+        return ordered
+
+    @cached_property
+    def _places(self) -> "Places":
+        return Places.of(self.scores)
 
 
 @dataclass(frozen=True)
-class Events:
-    """The scores above q̂ that one threshold decides on, ascending, with the cell that each of them moves.
+class Places:
+    """Scores as unsigned integers (n, K) in the same order.
 
-    code = 4 · cell + 2 if it only moves a cell (a point that lies in several) + 1 if it is a true label's score.
+    The bits of positive floats are ordered like the floats, and integers have room for a
+    score's kind beside it: sorting such integers is far quicker than an argsort.
     """
 
+    numbers: np.ndarray
+    dtype: np.dtype
+    levels: np.ndarray | None  # the score of every integer; None: the score's own bits
+
+    @classmethod
+    def of(cls, scores: np.ndarray) -> "Places":
+        signed = np.int32 if scores.dtype == np.float32 else np.int64
+        unsigned = np.uint32 if scores.dtype == np.float32 else np.uint64
+        has_sign_bit = scores.view(signed).min() < 0  # negative scores, and -0.0
+        if not has_sign_bit:
+            return cls(scores.view(unsigned), scores.dtype, None)
+        return cls.ranked(scores)
+
+    @classmethod
+    def ranked(cls, scores: np.ndarray) -> "Places":
+        """By rank among the distinct scores: for any scores, and slower."""
+        levels, rank = np.unique(scores, return_inverse=True)
+        numbers = rank.reshape(scores.shape).astype(np.uint32)
+        return cls(numbers, scores.dtype, levels)
+
+    def of_value(self, value: float) -> int:
+        """The integer of a score that occurs, or of infinity."""
+        if self.levels is not None:
+            return int(np.searchsorted(self.levels, value))
+        return int(np.asarray(value, self.dtype).view(self.numbers.dtype))
+
+    def values(self, numbers: np.ndarray) -> np.ndarray:
+        """The scores of some integers, float64."""
+        if self.levels is not None:
+            return self.levels[numbers].astype(np.float64)
+        return numbers.astype(self.numbers.dtype).view(self.dtype).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What a score is: its label, whether that is the true label, and its cells.
+
+    Scores of one kind move the same cells. The kind of point i at the c-th column is
+    first_kind[c, rows[i]] + codes[i].
+    """
+
+    rows: np.ndarray
+    codes: np.ndarray
+    first_kind: np.ndarray
+    is_true: np.ndarray  # integers (kinds,): 1 for the scores of true labels
+
+    @classmethod
+    def by_group(cls, y: np.ndarray, groups: Groups, columns: list[int]) -> "Kinds":
+        """A kind per (column, true label equal or different, group): for built-in metrics."""
+        n_labels = int(y.max()) + 1
+        is_different = np.arange(n_labels) != np.asarray(columns)[:, None]
+        first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * len(groups)
+        is_true = np.tile(np.repeat([1, 0], len(groups)), len(columns))
+        codes = np.ascontiguousarray(groups.codes, np.int64)
+        return cls(np.ascontiguousarray(y), codes, first_kind, is_true)
+
+
+@dataclass(frozen=True)
+class CellMap:
+    """The cells that a metric compares for one threshold, and which kinds move which.
+
+    A cell is a family (a label and a filter), a part and a group. Predictive values have
+    two parts, Y = ỹ and Y ≠ ỹ, that are counted apart; coverages have one.
+    """
+
+    metric: FairnessMetric
     labels: list[int]  # whose gap counts
     columns: list[int]  # whose threshold it is
-    metric: FairnessMetric
-    base: float
-    values: np.ndarray  # (m,)
-    codes: np.ndarray  # (m,)
-    sizes: np.ndarray  # points per cell (labels, filters, groups)
-    start: np.ndarray  # how many of them q̂ covers
-    slots: np.ndarray  # (m,) block · (cells + 1) + cell
-    block: int  # events per block
-    blocks: np.ndarray  # events per block and cell (blocks, cells)
-    overlap: bool  # whether a point lies in several cells of a label
-    n_pairs: int  # pairs (point, label) in the columns that the threshold decides on
-    n_true: int  # points whose true label is one of these columns
+    group_names: list[Any]
+    kinds: Kinds
+    kind_of_move: np.ndarray  # ascending
+    moves: np.ndarray  # (moves, 3): family, part, group
+    shape: tuple[int, int, int]  # families, parts, groups
 
-    def counts(self, threshold: float) -> np.ndarray:
-        """Points per cell that a threshold of at least q̂ covers."""
-        end = np.searchsorted(self.values, threshold, side="right")
-        moved = np.bincount(self.codes[:end] >> 2, minlength=self.sizes.size + 1)[:-1]
-        return self.start + moved.reshape(self.sizes.shape)
+    @classmethod
+    def build(
+        cls,
+        metric: FairnessMetric,
+        labels: list[int],
+        columns: list[int],
+        y: np.ndarray,
+        groups: Groups,
+    ) -> "CellMap":
+        if metric.is_built_in:
+            kinds = Kinds.by_group(y, groups, columns)
+            kind_of_move, moves = _moves_by_group(metric, labels, columns, len(groups))
+        else:
+            kinds, kind_of_move, moves = _own_kinds(metric, labels, columns, y, groups)
+        n_families = len(labels) * len(metric.filters)
+        n_parts = 1
+        if metric.is_predictive:
+            n_families = len(labels)
+            n_parts = 2
+        elif not metric.per_label:
+            n_families = 1
+        return cls(
+            metric=metric,
+            labels=labels,
+            columns=columns,
+            group_names=groups.names,
+            kinds=kinds,
+            kind_of_move=kind_of_move,
+            moves=moves,
+            shape=(n_families, n_parts, len(groups)),
+        )
+
+    @property
+    def first_move(self) -> np.ndarray:
+        """Where the moves of every kind begin, and where the last ones end."""
+        return np.searchsorted(self.kind_of_move, np.arange(len(self.kinds.is_true) + 1))
+
+    def counts(self, of_kinds: np.ndarray) -> np.ndarray:
+        """Points per cell (families, parts, groups), from scores per kind."""
+        cells = np.zeros(self.shape, np.int64)
+        np.add.at(cells, tuple(self.moves.T), of_kinds[self.kind_of_move])
+        return cells
+
+    def cell_counts(self, covered: np.ndarray, totals: np.ndarray) -> CellCounts:
+        """From scores per kind, covered (…, kinds) and in all (kinds,)."""
+        n_groups = len(self.group_names)
+        if self.metric.is_built_in:
+            shape = (len(self.columns), 2, n_groups)
+            return CellCounts(
+                covered.reshape(*covered.shape[:-1], *shape),
+                totals.reshape(shape),
+                EQUAL_DIFFERENT,
+                self.group_names,
+            )
+        shape = (len(self.labels), len(self.metric.filters), n_groups)
+        in_cell = np.zeros((len(totals), math.prod(shape)), np.int64)
+        in_cell[self.kind_of_move, np.ravel_multi_index(self.moves.T, self.shape)] = 1
+        return CellCounts(
+            (covered @ in_cell).reshape(*covered.shape[:-1], *shape),
+            (totals @ in_cell).reshape(shape),
+            self.metric.filters,
+            self.group_names,
+        )
+
+    def losses(
+        self, covered: np.ndarray, totals: np.ndarray, level: float | None
+    ) -> np.ndarray:
+        """Loss of every label (…, labels) where sets are not full; level None: the paper's."""
+        counts = self.cell_counts(covered, totals)
+        if self.metric.is_built_in:
+            places = [self.columns.index(label) for label in self.labels]
+            shares = counts.shares(self.metric, places)
+        else:
+            shares = counts.shares(self.metric)
+        if level is None:
+            return shares.rank_losses().max(axis=-1)
+        return shares.confidence_losses(level).max(axis=-1)
+
+    def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
+        """Loss of every label at ∞: coverages are 1, and predictive values are the priors."""
+        if self.metric.quantity != Quantity.PPV:
+            n_labels = len(self.labels) if self.metric.per_label else 1
+            return np.full(n_labels, self.metric.no_loss)
+        if level is not None:
+            return self.losses(totals, totals, level)
+        sizes = self.counts(totals)
+        lower, upper = _sweep.rank_interval(sizes[:, 0], sizes.sum(axis=1))
+        return upper.max(axis=1) - lower.min(axis=1)
 
 
-def _collect(
-    scores: np.ndarray,
-    y: np.ndarray,
-    groups: Groups,
+def _moves_by_group(
+    metric: FairnessMetric, labels: list[int], columns: list[int], n_groups: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which cells the kinds of `Kinds.by_group` move: kinds, and cells (moves, 3)."""
+    kind = np.arange(2 * len(columns) * n_groups)
+    label_at = np.full(len(columns), -1)
+    for at, label in enumerate(labels):
+        label_at[columns.index(label)] = at
+    label_of_kind = label_at[kind // (2 * n_groups)]
+    is_equal = kind // n_groups % 2 == 0
+    group = kind % n_groups
+    if not metric.per_label:
+        zeros = np.zeros(is_equal.sum(), np.int64)
+        return kind[is_equal], np.stack([zeros, zeros, group[is_equal]], axis=1)
+    kinds = []
+    moves = []
+    for filter_at, condition in enumerate(metric.conditions):
+        keeps = label_of_kind >= 0
+        if condition == Condition.EQUAL:
+            keeps &= is_equal
+        elif condition == Condition.DIFFERENT:
+            keeps &= ~is_equal
+        if metric.is_predictive:
+            family = label_of_kind[keeps]
+            part = np.full(len(family), filter_at)
+        else:
+            family = label_of_kind[keeps] * len(metric.filters) + filter_at
+            part = np.zeros(len(family), np.int64)
+        kinds.append(kind[keeps])
+        moves.append(np.stack([family, part, group[keeps]], axis=1))
+    kind_of_move = np.concatenate(kinds)
+    order = np.argsort(kind_of_move, kind="stable")
+    return kind_of_move[order], np.concatenate(moves)[order]
+
+
+def _own_kinds(
     metric: FairnessMetric,
-    base: float,
     labels: list[int],
     columns: list[int],
-    order: np.ndarray | None = None,
-) -> Events:
-    """`order`: where the scores above q̂ stand among those of the columns, ascending, if that is known."""
-    cells = assign_cells(metric, y, groups, labels, columns)
-    n_classes, n_cells = scores.shape[1], cells.sizes.size
-    code_type = np.min_scalar_type(4 * n_cells + 3)
-    decided = _decided(scores, columns)
-    above = np.flatnonzero(decided.ravel() > base) if order is None else order
-    small = np.min_scalar_type(n_classes)
-    labels_small = y.astype(small)
-    is_true = np.empty(decided.shape, bool)
-    for at, column in enumerate(columns):
-        np.equal(labels_small, column, out=is_true[:, at])
-    values, codes = [], []
-    for depth, layer in enumerate(cells.layers):
-        code = layer.astype(code_type) * code_type.type(4)
-        if depth:
-            code += code_type.type(2)
-        else:
-            code += is_true
-        where = above if depth == 0 else above[layer.ravel()[above] < n_cells]
-        values.append(decided.ravel().take(where))
-        codes.append(code.ravel().take(where))
-    values, codes = (
-        part[0] if len(part) == 1 else np.concatenate(part) for part in (values, codes)
-    )
-    if order is None or len(cells.layers) > 1:
-        values, codes = _sort_together(values, codes, 4 * n_cells + 4)
-    block = max(BLOCK, -(-len(codes) * n_cells // TABLE))
-    n_blocks = -(-len(codes) // block)
-    slot_type = np.int32 if n_blocks * (n_cells + 1) < 2**31 else np.int64
-    slots = np.repeat(
-        np.arange(n_blocks, dtype=slot_type) * slot_type(n_cells + 1), block
-    )[: len(codes)]
-    slots += codes >> 2
-    blocks = np.bincount(slots, minlength=n_blocks * (n_cells + 1)).reshape(
-        -1, n_cells + 1
-    )[:, :n_cells]
-    return Events(
-        labels=labels,
-        columns=columns,
-        metric=metric,
-        base=base,
-        values=values,
-        codes=codes,
-        sizes=cells.sizes,
-        start=cells.sizes - blocks.sum(axis=0).reshape(cells.sizes.shape),
-        slots=slots,
-        block=block,
-        blocks=blocks,
-        overlap=len(cells.layers) > 1,
-        n_pairs=decided.size,
-        n_true=int(np.count_nonzero(is_true)),
-    )
+    y: np.ndarray,
+    groups: Groups,
+) -> tuple[Kinds, np.ndarray, np.ndarray]:
+    """Kinds and moves for filters of the user's own, whose cells may share points.
 
-
-def _decided(scores: np.ndarray, columns: list[int]) -> np.ndarray:
-    """The scores that one threshold decides on: of all labels, or of one."""
-    return (
-        scores
-        if len(columns) == scores.shape[1]
-        else np.ascontiguousarray(scores[:, columns[0]])[:, None]
-    )
-
-
-def _sort_together(
-    values: np.ndarray, codes: np.ndarray, n_codes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Values ascending with their codes, by sorting one integer that holds both wherever they fit into 64 bits.
-
-    The bit patterns of positive floats are ordered like the floats, and sorting integers is far quicker than argsort.
+    Points that lie in the same cells for every label, and have the same true label, are of
+    one type; a kind is a column and a type.
     """
-    shift = (n_codes - 1).bit_length()
-    if len(values) and values.min() > 0:
-        keys = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
-        lowest = keys.min()
-        width = int(keys.max() - lowest).bit_length() + shift
-        if width <= 64:
-            packed_type = np.uint32 if width <= 32 else np.uint64
-            packed = (keys - lowest).astype(packed_type, copy=False)
-            packed <<= packed_type(shift)
-            packed |= codes
-            packed.sort()
-            codes = (packed & packed_type((1 << shift) - 1)).astype(codes.dtype)
-            packed >>= packed_type(shift)
-            keys = packed.astype(keys.dtype, copy=False)
-            keys += lowest
-            return keys.view(values.dtype), codes
-    order = np.argsort(values, kind="stable")
-    return values[order], codes[order]
+    n_filters = len(metric.filters)
+    masks = []
+    cell_of_mask = []
+    types = y
+    for at, label in enumerate(labels):
+        for part, filter_ in enumerate(metric.filters):
+            for group, mask in enumerate(group_masks(filter_, y, groups, label)):
+                masks.append(mask)
+                cell_of_mask.append((columns.index(label), at * n_filters + part, group))
+                types = pd.factorize(2 * types + mask)[0]
+    n_types = int(types.max()) + 1
+    of_type = np.empty(n_types, np.int64)  # some point of every type
+    of_type[types] = np.arange(len(y))
+    first_kind = (np.arange(len(columns)) * n_types)[:, None]
+    is_true = (y[of_type] == np.asarray(columns)[:, None]).astype(np.int64).ravel()
+    kinds = Kinds(np.zeros(len(y), np.int64), types, first_kind, is_true)
+    kind_of_move = []
+    moves = []
+    for mask, (column, family, group) in zip(masks, cell_of_mask, strict=True):
+        for type_ in np.flatnonzero(mask[of_type]):
+            kind_of_move.append(column * n_types + type_)
+            moves.append((family, 0, group))
+    order = np.argsort(kind_of_move, kind="stable")
+    return (
+        kinds,
+        np.asarray(kind_of_move, np.int64)[order],
+        np.asarray(moves, np.int64).reshape(-1, 3)[order],
+    )
 
 
 @dataclass(frozen=True)
-class Staircase:
-    """The answer for every c: thresholds ascend while losses fall, and the first loss within c names the threshold.
+class SortedScores:
+    """The scores above q̂ that one threshold decides on, ascending, each with its kind."""
 
-    A loss is a gap, or a ratio with its sign turned, so that smaller is always better.
+    order: np.ndarray  # (m,): (place - place of q̂) · 2^shift + kind
+    shift: int
+    places: Places
+    base: float
+    totals: np.ndarray  # scores of each kind
+    below: np.ndarray  # those of them up to q̂
+
+    def thresholds(self, passed: np.ndarray) -> np.ndarray:
+        """The threshold after so many scores: the last one of them, or q̂ after none."""
+        thresholds = np.full(len(passed), self.base)
+        last = self.order[passed[passed > 0] - 1]
+        thresholds[passed > 0] = self.places.values(self._numbers(last))
+        return thresholds
+
+    def passed(self, thresholds: np.ndarray) -> np.ndarray:
+        """How many scores are at most each threshold."""
+        values = self.places.values(self._numbers(self.order))
+        return np.searchsorted(values, thresholds, side="right")
+
+    def covered(self, passed: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Scores of each kind after so many (ascending): which entries, (entries, kinds)."""
+        n_kinds = len(self.totals)
+        kinds = (self.order & self.order.dtype.type(2**self.shift - 1)).astype(np.int64)
+        covered = self.below
+        done = 0
+        batch = max(1, BATCH // n_kinds)
+        for first in range(0, len(passed), batch):
+            some = passed[first : first + batch]
+            step = np.repeat(np.arange(len(some)), np.diff(some, prepend=done))
+            moved = np.bincount(
+                step * n_kinds + kinds[done : some[-1]], minlength=len(some) * n_kinds
+            )
+            counts = covered + moved.reshape(-1, n_kinds).cumsum(axis=0)
+            yield slice(first, first + len(some)), counts
+            covered = counts[-1]
+            done = some[-1]
+
+    def _numbers(self, order: np.ndarray) -> np.ndarray:
+        return (order >> self.order.dtype.type(self.shift)) + self.order.dtype.type(
+            self.places.of_value(self.base)
+        )
+
+
+def sort_scores(
+    places: Places, base: float, columns: list[int], kinds: Kinds
+) -> SortedScores:
+    """The finite scores above q̂ of these columns, ascending, each packed with its kind."""
+    n_kinds = len(kinds.is_true)
+    totals = np.zeros(n_kinds, np.int64)
+    below = np.zeros(n_kinds, np.int64)
+    shift = (n_kinds - 1).bit_length()
+    base_place = places.of_value(base)
+    top = places.of_value(np.inf)
+    chosen = places.numbers
+    if len(columns) < chosen.shape[1]:
+        chosen = chosen[:, columns]
+    largest = max(int(chosen.max()), base_place)
+    width = (min(largest, top) - base_place).bit_length() + shift
+    if width > 64:
+        scores = places.numbers.view(places.dtype)
+        return sort_scores(Places.ranked(scores), base, columns, kinds)
+    is_above = (chosen > base_place) & (chosen < top)
+    packed = np.uint64
+    if width <= 32 and chosen.dtype == np.uint32:
+        packed = np.uint32
+    order = np.empty(np.count_nonzero(is_above), packed)
+    collect, _ = _sweep.compiled()
+    whole = places.numbers.dtype.type
+    collect(
+        places.numbers,
+        np.asarray(columns),
+        kinds.rows,
+        kinds.codes,
+        kinds.first_kind,
+        whole(base_place),
+        whole(top),
+        order.dtype.type(shift),
+        order,
+        totals,
+        below,
+    )
+    order.sort()
+    return SortedScores(order, shift, places, base, totals, below)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The answer of one threshold for every c: thresholds ascend while losses fall.
+
+    The first loss within c names the threshold. A loss is a gap, or a ratio with its sign
+    turned, so that smaller is always fairer.
     """
 
-    events: Events
+    cells: CellMap
+    ordered: SortedScores
     level: float | None  # of the test that each threshold passed; None: no guarantee
     thresholds: np.ndarray
     losses: np.ndarray
@@ -403,355 +736,184 @@ class Staircase:
     @classmethod
     def build(
         cls,
-        events: Events,
+        cells: CellMap,
+        ordered: SortedScores,
         level: float | None,
         thresholds: np.ndarray,
         losses: np.ndarray,
-        ends: np.ndarray,
-    ) -> "Staircase":
-        """From the thresholds at which the loss reaches a new low, each after `ends` events; ∞ is added if it helps."""
-        at_infinity = _losses_at_infinity(events, level).max(
-            initial=_no_gap(events.metric)
-        )
-        extra = (
-            np.flatnonzero(events.codes & 2) if events.overlap else np.empty(0, np.intp)
-        )
-        true = np.flatnonzero((events.codes & 1).astype(bool))
-        in_sets = (
-            events.n_pairs
-            - (len(events.codes) - len(extra))
-            + ends
-            - np.searchsorted(extra, ends)
-        )
-        hits = events.n_true - len(true) + np.searchsorted(true, ends)
-        if len(losses) == 0 or at_infinity < losses[-1]:
-            thresholds, losses = (
-                np.append(thresholds, np.inf),
-                np.append(losses, at_infinity),
-            )
-            in_sets, hits = (
-                np.append(in_sets, events.n_pairs),
-                np.append(hits, events.n_true),
-            )
-        return cls(events, level, thresholds, losses, in_sets, hits)
+        passed: np.ndarray,
+        passed_hits: np.ndarray,
+    ) -> "Curve":
+        """From the thresholds at which the loss reaches a new low; ∞ is added if it helps."""
+        is_true = cells.kinds.is_true.astype(bool)
+        in_sets = ordered.below.sum() + passed
+        hits = ordered.below[is_true].sum() + passed_hits
+        at_infinity = cells.losses_at_infinity(ordered.totals, level)
+        last = at_infinity.max(initial=cells.metric.no_loss)
+        if len(losses) == 0 or last < losses[-1]:
+            thresholds = np.append(thresholds, np.inf)
+            losses = np.append(losses, last)
+            in_sets = np.append(in_sets, ordered.totals.sum())
+            hits = np.append(hits, ordered.totals[is_true].sum())
+        return cls(cells, ordered, level, thresholds, losses, in_sets, hits)
 
-    def step(self, limit: float | np.ndarray) -> np.ndarray:
+    def step(self, limit: ArrayLike) -> np.ndarray:
         """Which step serves a loss of at most `limit`; the number of steps if none does."""
         return np.searchsorted(
             -self.losses, -(np.asarray(limit) + TOLERANCE), side="left"
         )
 
+    def threshold_at(self, limit: float) -> float:
+        """The threshold that serves a loss of at most `limit`; infinite if none does."""
+        step = int(self.step(limit))
+        if step == len(self.losses):
+            return math.inf
+        return float(self.thresholds[step])
+
     def bounds(self, threshold: float) -> np.ndarray:
         """Loss per label at one threshold."""
-        if np.isinf(threshold):
-            return _losses_at_infinity(self.events, self.level)
-        return _losses(self.events.counts(threshold)[None], self.events, self.level)[0]
+        if math.isinf(threshold):
+            return self.cells.losses_at_infinity(self.ordered.totals, self.level)
+        passed = self.ordered.passed(np.asarray([threshold]))
+        ((_, covered),) = self.ordered.covered(passed)
+        return self.cells.losses(covered[0], self.ordered.totals, self.level)
+
+    def sizes_at(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs in the sets and true labels covered at these steps; full sets after the last."""
+        in_sets = np.append(self.in_sets, self.ordered.totals.sum())
+        is_true = self.cells.kinds.is_true.astype(bool)
+        hits = np.append(self.hits, self.ordered.totals[is_true].sum())
+        return in_sets[step], hits[step]
 
     @property
     def best_finite(self) -> float:
         """The smallest loss at a finite threshold; infinite if there is none."""
-        return self.losses[np.isfinite(self.thresholds)].min(initial=np.inf)
+        return float(self.losses[np.isfinite(self.thresholds)].min(initial=np.inf))
 
-    def blocking_cells(self, closeness: float, group_names: list) -> list[tuple]:
-        """(group, label, n) of the cells with too few points for this closeness, however they are covered."""
-        events = self.events
-        sizes = (
-            events.sizes.sum(axis=1, keepdims=True)
-            if events.metric.is_predictive
-            else events.sizes
+    def blocking_cells(self, closeness: float) -> list[tuple[Any, Any, int]]:
+        """(group, label, n) of the cells with too few points, however they are covered."""
+        cells = self.cells
+        sizes = cells.counts(self.ordered.totals).sum(axis=1)
+        n_filters = (
+            len(sizes) // max(len(cells.labels), 1) if cells.metric.per_label else 1
         )
-        labels = events.labels if events.metric.per_label else [None]
-        return [
-            (group_names[group], labels[label], int(sizes[label, part, group]))
-            for label, part, group in np.argwhere(sizes < self.points_needed(closeness))
-        ]
+        found = []
+        for family, group in np.argwhere(sizes < self.points_needed(closeness)):
+            label = cells.labels[family // n_filters] if cells.metric.per_label else None
+            found.append((cells.group_names[group], label, int(sizes[family, group])))
+        return found
 
     def points_needed(self, closeness: float) -> int:
-        """How many points a cell needs before its own interval is narrow enough for a finite threshold."""
-        metric, n_groups = self.events.metric, self.events.sizes.shape[2]
-        allowed = (1 - closeness if metric.is_ratio else closeness) + TOLERANCE
+        """Points that a cell needs before its interval is narrow enough for a finite λ."""
+        metric = self.cells.metric
+        allowed = closeness + TOLERANCE
+        if metric.is_ratio:
+            allowed = 1 - closeness + TOLERANCE
+        return bisect_left(range(MANY), True, key=lambda n: self._width(n) <= allowed)
 
-        def narrowest(n: int) -> float:
-            if self.level is None and metric.is_predictive:
-                return 1 / max(n, 1e-9) + (
-                    1 / (n + 1) if metric.quantity == "ppv_minus_prior" else 0
-                )
-            if self.level is None:
-                return 1 / (n + 1)
-            if n_groups == 1:
+    def _width(self, n: int) -> float:
+        """The narrowest that the interval of a cell with n points can be."""
+        metric = self.cells.metric
+        if self.level is not None:
+            if len(self.cells.group_names) == 1:
                 return 0.0
-            return 1 - (self.level / _bounds_per_pair(metric)) ** (
-                1 / max(n, 1e-9)
-            )  # all covered, as near ∞
-
-        return bisect_left(range(MANY), True, key=lambda n: narrowest(n) <= allowed)
-
-
-def _first_passing(events: Events) -> Staircase:
-    """The paper's rule: the smallest threshold whose loss on the calibration data is within c."""
-    if np.isinf(events.base):
-        return Staircase.build(
-            events, None, np.empty(0), np.empty(0), np.empty(0, np.intp)
-        )
-    if events.metric.is_predictive:
-        ends, losses = _predictive_losses(events)
-    else:
-        ends, losses = _coverage_losses(events)
-    lows = np.minimum.accumulate(losses)
-    new = np.flatnonzero(lows < np.append(np.inf, lows[:-1]))
-    ends = ends[new]
-    thresholds = np.full(len(ends), events.base)
-    thresholds[ends > 0] = events.values[ends[ends > 0] - 1]
-    return Staircase.build(events, None, thresholds, lows[new], ends)
+            bounds_per_pair = 4 if metric.is_proxy else 2
+            share = self.level / bounds_per_pair
+            return float(1 - share ** (1 / max(n, 1e-9)))  # all covered, as near ∞
+        if not metric.is_predictive:
+            return 1 / (n + 1)
+        if metric.is_proxy:
+            return 1 / max(n, 1e-9) + 1 / (n + 1)
+        return 1 / max(n, 1e-9)
 
 
-def _coverage_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    """Losses at q̂ and after the events that may bring a new low: (events passed, loss), in order.
-
-    The scores are looked at in blocks. Inside a block no loss falls below that of the largest upper bound at its start
-    with the smallest lower bound at its end, so blocks that cannot beat what was reached before them are skipped. In
-    those that remain only cells that can move one of these two bounds matter; few do.
-    """
-    n_families, n_groups = math.prod(events.sizes.shape[:2]), events.sizes.shape[2]
-    if n_families == 0:
-        return np.zeros(1, np.intp), np.full(1, _no_gap(events.metric))
-    worse = _ratio_loss if events.metric.is_ratio else np.subtract
-    sizes = events.sizes.ravel()
-    covered = np.cumsum(
-        np.vstack([events.start.ravel(), events.blocks]), axis=0
-    )  # at the edges of the blocks
-    cell_lower, cell_upper = covered / (sizes + 1), (covered + 1) / (sizes + 1)
-    lower = cell_lower.reshape(-1, n_families, n_groups).min(axis=2)
-    upper = cell_upper.reshape(-1, n_families, n_groups).max(axis=2)
-
-    reached = worse(upper, lower).max(axis=1)
-    loss_at_base = reached[0]
-    inner = np.arange(1, len(events.blocks)) * events.block
-    reached[1:-1][events.values[inner - 1] == events.values[inner]] = (
-        np.inf
-    )  # in the middle of a tie
-    floors = worse(upper[:-1], lower[1:]).max(axis=1)
-    is_open = floors < np.minimum.accumulate(reached[:-1])
-
-    family = np.arange(sizes.size) // n_groups
-    moves_lower = (cell_lower[:-1] < lower[1:, family]) & is_open[:, None]
-    matters = moves_lower | ((cell_upper[1:] > upper[:-1, family]) & is_open[:, None])
-    kept = np.flatnonzero(np.pad(matters, ((0, 0), (0, 1))).ravel().take(events.slots))
-    block, cell = np.divmod(events.slots[kept], sizes.size + 1)
-    seen = events.blocks * matters
-    count = (covered[:-1] - np.cumsum(seen, axis=0) + seen)[block, cell] + _rank_within(
-        cell, sizes.size
-    )
-    own_lower, own_upper = (
-        (count - 1) / (sizes[cell] + 1),
-        (count + 1) / (sizes[cell] + 1),
-    )  # before it; after it
-
-    ends = _after_ties(
-        events.values,
-        kept[moves_lower[block, cell]],
-        np.flatnonzero(is_open) * events.block,
-    )
-    ends = ends[is_open[(ends - 1) // events.block] & (events.values[ends - 1] < np.inf)]
-    block = (ends - 1) // events.block
-    losses = np.full(len(ends), -np.inf)
-    for f in range(n_families):
-        mine = np.flatnonzero(cell // n_groups == f)
-        passed = np.searchsorted(kept[mine], ends)
-        highest = np.maximum.accumulate(np.append(0, own_upper[mine]))[passed]
-        lowest = np.minimum.accumulate(np.append(np.inf, own_lower[mine][::-1]))[::-1][
-            passed
-        ]
-        loss = worse(
-            np.maximum(highest, upper[block, f]), np.minimum(lowest, lower[block + 1, f])
-        )
-        np.maximum(losses, loss, out=losses)
-    return np.append(0, ends), np.append(loss_at_base, losses)
-
-
-def _after_ties(values: np.ndarray, places: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """How many events have passed when the tie at each place is over, and so for ties that run into a block's start."""
-    split = starts[(starts > 0) & (values[starts] == values[starts - 1])]
-    if len(split):
-        places = np.sort(np.concatenate([places, split]))
-    ends = places + 1
-    tied = np.flatnonzero(values[places] == values[np.minimum(ends, len(values) - 1)])
-    if len(tied):
-        ends[tied] = np.searchsorted(values, values[places[tied]], side="right")
-    return ends[np.diff(ends, prepend=0) > 0]  # they ascend: quicker than np.unique
-
-
-def _rank_within(cell: np.ndarray, n_cells: int) -> np.ndarray:
-    """For each entry, which one of its cell it is, counted from 1 in the order given."""
-    order = np.argsort(
-        cell.astype(np.min_scalar_type(n_cells)), kind="stable"
-    )  # a radix sort for small integers
-    counts = np.bincount(cell, minlength=n_cells)
-    rank = np.empty(len(cell), np.intp)
-    rank[order] = np.arange(1, len(cell) + 1) - np.repeat(
-        np.cumsum(counts) - counts, counts
-    )
-    return rank
-
-
-def _predictive_losses(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    """Losses at q̂ and after every event. Predictive values rise and fall, so each group's is followed on its own."""
-    n_labels, _, n_groups = events.sizes.shape
-    cell = events.codes >> 2
-    losses = np.full(len(cell) + 1, _no_gap(events.metric))
-    for label in range(n_labels):
-        highest, lowest = np.full(len(losses), -np.inf), np.full(len(losses), np.inf)
-        for group in range(n_groups):
-            equal, different = (
-                2 * label * n_groups + group,
-                (2 * label + 1) * n_groups + group,
+def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
+    """The paper's rule: the smallest threshold whose loss on the data is within c."""
+    nothing = np.empty(0, np.int64)
+    if math.isinf(ordered.base):
+        no_losses = np.empty(0)
+        return Curve.build(cells, ordered, None, no_losses, no_losses, nothing, nothing)
+    metric = cells.metric
+    if cells.shape[0] == 0:  # no label needs to be fair
+        at_base = np.array([ordered.base])
+        passed = np.zeros(1, np.int64)
+        no_loss = np.array([metric.no_loss])
+        return Curve.build(cells, ordered, None, at_base, no_loss, passed, passed)
+    _, sweep = _sweep.compiled()
+    covered = cells.counts(ordered.below)
+    sizes = cells.counts(ordered.totals)
+    shift = ordered.order.dtype.type(ordered.shift)
+    pages = []
+    best = math.inf
+    start = 0
+    start_hits = 0
+    while True:
+        passed = np.empty(_sweep.PAGE, np.int64)
+        lows = np.empty(_sweep.PAGE)
+        hits = np.empty(_sweep.PAGE, np.int64)
+        with np.errstate(divide="ignore"):  # where the loop runs uncompiled
+            n_lows = sweep(
+                ordered.order[start:],
+                shift,
+                cells.kinds.is_true,
+                cells.first_move,
+                cells.moves,
+                covered,
+                sizes,
+                metric.is_ratio,
+                metric.is_predictive,
+                metric.is_proxy,
+                best,
+                passed,
+                lows,
+                hits,
             )
-            own = np.flatnonzero((cell == equal) | (cell == different))
-            covered_equal = events.start[label, 0, group] + np.append(
-                0, np.cumsum(cell[own] == equal)
-            )
-            covered = events.start[label, :, group].sum() + np.arange(len(own) + 1)
-            n_equal, n = (
-                events.sizes[label, 0, group],
-                events.sizes[label, :, group].sum(),
-            )
-            lower, upper = _predictive_interval(
-                covered_equal, covered, n_equal, n, events.metric
-            )
-            lasts = np.diff(np.concatenate([[0], own + 1, [len(losses)]]))
-            np.maximum(highest, np.repeat(upper, lasts), out=highest)
-            np.minimum(lowest, np.repeat(lower, lasts), out=lowest)
-        np.maximum(losses, highest - lowest, out=losses)
-    values = np.append(events.values, np.inf)
-    attained = values[:-1] < values[1:]  # not in the middle of a tie, nor at ∞
-    return np.arange(len(losses)), np.append(
-        losses[0], np.where(attained, losses[1:], np.inf)
-    )
+        pages.append((start + passed[:n_lows], lows[:n_lows], start_hits + hits[:n_lows]))
+        if n_lows < _sweep.PAGE:
+            break
+        start += int(passed[-1])
+        start_hits += int(hits[-1])
+        best = float(lows[-1])
+    all_passed = np.concatenate([page[0] for page in pages])
+    all_lows = np.concatenate([page[1] for page in pages])
+    all_hits = np.concatenate([page[2] for page in pages])
+    thresholds = ordered.thresholds(all_passed)
+    return Curve.build(cells, ordered, None, thresholds, all_lows, all_passed, all_hits)
 
 
-def _fixed_sequence(events: Events, grid: np.ndarray, level: float) -> Staircase:
+def fixed_sequence(
+    ordered: SortedScores, cells: CellMap, grid: np.ndarray, level: float | None
+) -> Curve:
     """The test that keeps its promise: walk down from ∞ and stop at the first rejection.
 
-    A grid point is reached for c only if it and all above it have a loss within c, that is, if the running maximum of
-    the losses from the top is; that maximum takes the place of the loss.
+    A grid point is reached for c only if it and all above it have a loss within c, that is,
+    if the running maximum of the losses from the top is; that maximum is the curve's loss.
     """
-    ends = np.searchsorted(events.values, grid, side="right")
-    no_gap = _no_gap(events.metric)
-    losses = [
-        _losses(counts, events, level).max(axis=1, initial=no_gap)
-        for counts in _counts_at(events, ends)
-    ]
-    losses = np.concatenate(
-        [*losses, [_losses_at_infinity(events, level).max(initial=no_gap)]]
-    )
+    metric = cells.metric
+    passed = ordered.passed(grid)
+    losses = np.empty(len(grid) + 1)
+    for some, covered in ordered.covered(passed):
+        of_labels = cells.losses(covered, ordered.totals, level)
+        losses[some] = of_labels.max(axis=-1, initial=metric.no_loss)
+    at_infinity = cells.losses_at_infinity(ordered.totals, level)
+    losses[-1] = at_infinity.max(initial=metric.no_loss)
     worst_above = np.maximum.accumulate(losses[::-1])[:0:-1]
     new = np.flatnonzero(np.diff(worst_above, prepend=np.inf) < 0)
-    return Staircase.build(events, level, grid[new], worst_above[new], ends[new])
-
-
-def _counts_at(events: Events, ends: np.ndarray) -> Iterator[np.ndarray]:
-    """Points per cell after so many events (ascending), in batches (steps, labels, filters, groups) of limited size."""
-    covered, done = events.start, 0
-    batch = max(1, BATCH // max(events.sizes.size, 1))
-    for first in range(0, len(ends), batch):
-        some = ends[first : first + batch]
-        step = np.repeat(np.arange(len(some)), np.diff(some, prepend=done))
-        moved = np.zeros((len(some), events.sizes.size + 1), np.int64)
-        np.add.at(moved, (step, events.codes[done : some[-1]] >> 2), 1)
-        counts = covered + moved[:, :-1].cumsum(axis=0).reshape(-1, *events.sizes.shape)
-        yield counts
-        covered, done = counts[-1], some[-1]
-
-
-def _losses(counts: np.ndarray, events: Events, level: float | None) -> np.ndarray:
-    """Loss of every label from the points covered per cell, (steps, labels, filters, groups) -> (steps, labels)."""
-    metric, sizes = events.metric, events.sizes
-    if metric.is_predictive:
-        n, n_equal = sizes.sum(axis=1), sizes[:, 0]
-        lower, upper = _predictive_interval(
-            counts[:, :, 0], counts.sum(axis=2), n_equal, n, metric, level
-        )
-        lower, upper = lower[:, :, None], upper[:, :, None]
-    elif level is None:
-        lower, upper = counts / (sizes + 1), (counts + 1) / (sizes + 1)
-    else:
-        lower, upper = clopper_pearson(counts, sizes, level / _bounds_per_pair(metric))
-    worse = _ratio_loss if metric.is_ratio else np.subtract
-    if level is None:
-        losses = worse(upper.max(axis=-1), lower.min(axis=-1))
-    elif lower.shape[-1] == 1:
-        losses = np.full(lower.shape[:-1], _no_gap(metric))
-    else:  # two different groups: against each group, the largest upper bound among the others
-        largest = np.repeat(upper.max(axis=-1, keepdims=True), upper.shape[-1], axis=-1)
-        at = upper.argmax(axis=-1)[..., None]
-        np.put_along_axis(
-            largest, at, np.partition(upper, -2, axis=-1)[..., -2:-1], axis=-1
-        )
-        losses = worse(largest, lower).max(axis=-1)
-    return losses.max(axis=-1)
-
-
-def _predictive_interval(
-    equal: np.ndarray,
-    covered: np.ndarray,
-    n_equal: Any,
-    n: Any,
-    metric: FairnessMetric,
-    level: float | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds for Pr[Y = ỹ | ỹ in the set], less the prior for the proxy.
-
-    Of n points, n_equal have Y = ỹ; of the `covered` ones that have ỹ in their set, `equal` have Y = ỹ. Without a
-    guarantee this is the paper's product of three intervals: equal opportunity · prior / demographic parity.
-    """
-    if level is not None:
-        lower, upper = clopper_pearson(equal, covered, level / _bounds_per_pair(metric))
-        prior_lower, prior_upper = clopper_pearson(
-            n_equal, n, level / _bounds_per_pair(metric)
-        )
-    else:
-        prior_lower, prior_upper = n_equal / (n + 1), (n_equal + 1) / (n + 1)
-        with np.errstate(
-            divide="ignore"
-        ):  # no label covered: an infinite upper end, which no c accepts
-            lower = equal / (n_equal + 1) * prior_lower / ((covered + 1) / (n + 1))
-            upper = (equal + 1) / (n_equal + 1) * prior_upper / (covered / (n + 1))
-    if metric.quantity == "ppv_minus_prior":
-        return lower - prior_upper, upper - prior_lower
-    return lower, upper
-
-
-def _losses_at_infinity(events: Events, level: float | None) -> np.ndarray:
-    """Loss of every label at ∞, where every set is full: coverages are 1, and predictive values are the priors."""
-    if events.metric.quantity != "ppv":
-        return np.full(len(events.sizes), _no_gap(events.metric))
-    if level is not None:
-        return _losses(events.sizes[None], events, level)[0]
-    n, n_equal = events.sizes.sum(axis=1), events.sizes[:, 0]
-    return ((n_equal + 1) / (n + 1)).max(axis=1) - (n_equal / (n + 1)).min(axis=1)
-
-
-def _ratio_loss(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    return -lower / upper
-
-
-def _bounds_per_pair(metric: FairnessMetric) -> int:
-    """How many one-sided bounds enter the comparison of two groups; they share the level."""
-    return 4 if metric.quantity == "ppv_minus_prior" else 2
-
-
-def _no_gap(metric: FairnessMetric) -> float:
-    return -1.0 if metric.is_ratio else 0.0
+    kinds = (ordered.order & ordered.order.dtype.type(2**ordered.shift - 1)).astype(int)
+    hits = np.concatenate([[0], np.cumsum(cells.kinds.is_true[kinds])])
+    return Curve.build(
+        cells, ordered, level, grid[new], worst_above[new], passed[new], hits[passed[new]]
+    )
 
 
 @dataclass(frozen=True)
 class Search:
-    """A finished pass over the calibration data: ask it for a closeness, or for the whole frontier."""
+    """A finished pass over the calibration data: ask for a closeness, or for the frontier."""
 
-    staircases: list[Staircase]
+    curves: list[Curve]
     metric: FairnessMetric
     guarantee: str
-    group_names: list
+    group_names: list[Any]
     base: float
     shape: tuple[int, int]  # points, labels
     classwise: bool
@@ -763,75 +925,66 @@ class Search:
         if closeness is None:
             closeness = self.metric.default_closeness
         closeness = as_fraction(closeness, "closeness", include_one=True)
+        limit = self.metric.closeness(closeness)
         threshold = np.full(self.shape[1], self.base)
         bound = np.full(self.shape[1], np.nan)
-        found = []
-        for stairs in self.staircases:
-            step = stairs.step(self._turn(closeness))
-            found.append(stairs.thresholds[step] if step < len(stairs.losses) else np.inf)
-            threshold[stairs.events.columns] = found[-1]
-            bound[stairs.events.labels if self.metric.per_label else slice(None)] = (
-                self._turn(stairs.bounds(found[-1]))
-            )
+        blocking_cells = []
+        feasible = True
+        satisfied = True
+        for curve in self.curves:
+            found = curve.threshold_at(limit)
+            threshold[curve.cells.columns] = found
+            labels = curve.cells.labels if self.metric.per_label else slice(None)
+            bound[labels] = self.metric.closeness(curve.bounds(found))
+            if math.isinf(found):
+                feasible = False
+                blocking_cells += curve.blocking_cells(closeness)
+                satisfied &= bool(curve.step(limit) < len(curve.losses))
         reached = max(
-            (stairs.best_finite for stairs in self.staircases),
-            default=_no_gap(self.metric),
+            [curve.best_finite for curve in self.curves], default=self.metric.no_loss
         )
+        smallest = math.nan
+        if math.isfinite(self.base) and math.isfinite(reached):
+            smallest = float(self.metric.closeness(reached))
+        needed = [curve.points_needed(closeness) for curve in self.curves]
         return FairThreshold(
             threshold=threshold,
             base_threshold=self.base,
-            feasible=bool(np.isfinite(found).all()),
-            satisfied=all(
-                stairs.step(self._turn(closeness)) < len(stairs.losses)
-                for stairs in self.staircases
-            ),
+            feasible=feasible,
+            satisfied=satisfied,
             bound=bound,
-            smallest_closeness=math.nan
-            if np.isinf([self.base, reached]).any()
-            else float(self._turn(reached)),
-            blocking_cells=[
-                cell
-                for stairs, threshold in zip(self.staircases, found, strict=True)
-                if np.isinf(threshold)
-                for cell in stairs.blocking_cells(closeness, self.group_names)
-            ],
+            smallest_closeness=smallest,
+            blocking_cells=blocking_cells,
             metric=self.metric.name,
             closeness=closeness,
-            guarantee=self.guarantee,
-            points_needed=max(
-                (stairs.points_needed(closeness) for stairs in self.staircases), default=0
-            ),
+            guarantee=str(self.guarantee),
+            points_needed=max(needed, default=0),
         )
 
     def frontier(self) -> pd.DataFrame:
         """The answers for every closeness, as a table."""
-        labels, losses, thresholds = [], [], []
-        for stairs in self.staircases:
-            own = stairs.step(stairs.losses) == np.arange(
-                len(stairs.losses)
-            )  # not where rounding alone made the step
-            labels.append(np.full(own.sum(), stairs.events.columns[0]))
-            losses.append(stairs.losses[own])
-            thresholds.append(stairs.thresholds[own])
-        losses = np.concatenate(losses or [[]])
-        in_sets = np.full(len(losses), self.others_in_sets)
-        hits = np.full(len(losses), self.others_hits)
-        for stairs in (
-            self.staircases
-        ):  # where each threshold stands when the row's closeness is asked of all labels
-            step = stairs.step(losses)
-            in_sets += np.append(stairs.in_sets, stairs.events.n_pairs)[step]
-            hits += np.append(stairs.hits, stairs.events.n_true)[step]
-        columns = {"label": np.concatenate(labels or [[]])} if self.classwise else {}
-        columns |= {
-            "closeness": self._turn(losses),
-            "threshold": np.concatenate(thresholds or [[]]),
-        }
-        return pd.DataFrame(
-            columns
-            | {"mean_set_size": in_sets / self.shape[0], "coverage": hits / self.shape[0]}
-        )
-
-    def _turn(self, closeness: Any) -> Any:
-        """A closeness as a loss, or a loss as a closeness."""
-        return -closeness if self.metric.is_ratio else closeness
+        labels = []
+        losses = []
+        thresholds = []
+        for curve in self.curves:
+            # Not where rounding alone made the step.
+            own = curve.step(curve.losses) == np.arange(len(curve.losses))
+            labels.append(np.full(own.sum(), curve.cells.columns[0]))
+            losses.append(curve.losses[own])
+            thresholds.append(curve.thresholds[own])
+        all_losses = np.concatenate(losses or [[]])
+        in_sets = np.full(len(all_losses), self.others_in_sets)
+        hits = np.full(len(all_losses), self.others_hits)
+        for curve in self.curves:
+            # Where each threshold stands when the row's closeness is asked of all labels.
+            own_in_sets, own_hits = curve.sizes_at(curve.step(all_losses))
+            in_sets += own_in_sets
+            hits += own_hits
+        columns = {}
+        if self.classwise:
+            columns["label"] = np.concatenate(labels or [[]])
+        columns["closeness"] = self.metric.closeness(all_losses)
+        columns["threshold"] = np.concatenate(thresholds or [[]])
+        columns["mean_set_size"] = in_sets / self.shape[0]
+        columns["coverage"] = hits / self.shape[0]
+        return pd.DataFrame(columns)

@@ -42,7 +42,8 @@ def measure(
     y = as_labels(y, n, n_classes)
     groups = as_groups(groups, n)
     labels = as_positive_labels(positive_labels, n_classes)
-    return CellCounts.from_sets(sets, y, groups, metric).shares(metric, labels)
+    counts = CellCounts.from_sets(sets, y, groups, metric, labels)
+    return counts.shares(metric, labels)
 
 
 def group_coverages(

@@ -1,6 +1,7 @@
 """`find_threshold` and `frontier` against brute force, exactly, on thousands of small and awkward calibration sets."""
 
 import math
+import os
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from cfhelpers import control
+from cfhelpers import _sweep
 from cfhelpers.conformal import coverage, efficiency, prediction_sets
 from cfhelpers.control import find_threshold, frontier
 from cfhelpers.fairness import METRICS, FairnessMetric
 
 NAMES = sorted(oracle.FILTERS)
+# Cases per metric. The whole count, 2,000, was run once: CFHELPERS_CASES=2000 pytest …
+CASES = int(os.environ.get("CFHELPERS_CASES", "100"))
 GROUP_NAMES = {
     "str": ["north", "east", "south", "west"],
     "int": [7, -2, 40, 11],
@@ -38,9 +41,9 @@ OWN = {
 
 
 @pytest.fixture(autouse=True)
-def own_block(monkeypatch):
-    """Puts the search's block back when a test is over."""
-    monkeypatch.setattr(control, "BLOCK", control.BLOCK)
+def own_page(monkeypatch):
+    """Puts the search's page back when a test is over."""
+    monkeypatch.setattr(_sweep, "PAGE", _sweep.PAGE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Case:
     positive_labels: list | None
     delta: float
     grid: list | None
-    block: int  # scores that the search takes at a time
+    page: int  # records that the search notes at a time
     names: list = field(repr=False)
 
     @property
@@ -96,7 +99,7 @@ def cases(
     exact = draw(st.integers(0, 3)) > 0
     occurring = draw(st.integers(1, n_classes))
     chosen = n_classes == 1 or draw(st.booleans())
-    block = draw(st.sampled_from([1, 2, 3, 7, 256]))
+    page = draw(st.sampled_from([1, 2, 3, 7, 4096]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     y = rng.choice(rng.permutation(n_classes)[:occurring], n)
@@ -154,14 +157,14 @@ def cases(
         positive,
         delta,
         grid,
-        block,
+        page,
         GROUP_NAMES[kind],
     )
 
 
 def arguments(case, classwise, guarantee):
-    """Keyword arguments common to the search and the oracle; sets the search's block, which must not matter."""
-    control.BLOCK = case.block
+    """Keyword arguments of the search and the oracle; sets the page, which must not matter."""
+    _sweep.PAGE = case.page
     keywords = {
         "alpha": case.alpha,
         "classwise": classwise,
@@ -257,7 +260,7 @@ def compare(strategy, metric, theirs, examples, combinations):
         tally["above one"] += case.scores.max() > 1
         tally["float32"] += case.scores.dtype == np.float32
         tally["default grid"] += case.grid is None
-        tally["many blocks"] += case.block * 5 < case.scores.size
+        tally["many pages"] += case.page <= 3
         tally["ties"] += len(np.unique(case.scores)) < case.scores.size
 
     run()
@@ -272,8 +275,8 @@ EVERY = [
 @pytest.mark.parametrize("name", NAMES)
 def test_search_finds_the_smallest_passing_threshold(name):
     metric = oracle.metric(name)
-    tally = compare(cases(metric), metric, name, 2000, EVERY)
-    assert tally["cases"] >= 2000
+    tally = compare(cases(metric), metric, name, CASES, EVERY)
+    assert tally["cases"] >= CASES
     for sort in (
         "one point",
         "one group",
@@ -282,15 +285,16 @@ def test_search_finds_the_smallest_passing_threshold(name):
         "above one",
         "float32",
         "ties",
-        "many blocks",
+        "many pages",
     ):
-        assert tally[sort] >= 40, (sort, tally)
+        assert tally[sort] >= CASES / 50, (sort, tally)
     for sort in ("base", "infinite", "equal", "no quantile"):
-        assert tally[f"plain {sort}"] >= 100, (sort, tally)
-    assert tally["plain between"] >= 25, tally
-    assert tally["guarantee infinite"] >= 100 and tally["default grid"] >= 20, tally
+        assert tally[f"plain {sort}"] >= CASES / 20, (sort, tally)
+    assert tally["plain between"] >= CASES / 80, tally
+    assert tally["guarantee infinite"] >= CASES / 20, tally
+    assert tally["default grid"] >= CASES / 100, tally
     if name == "predictive_parity":
-        assert min(tally["plain unsatisfied"], tally["guarantee unsatisfied"]) >= 100, (
+        assert min(tally["plain unsatisfied"], tally["guarantee unsatisfied"]) >= CASES / 20, (
             tally
         )
     else:
