@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def measured(code, **environment):
-    """What `code` prints in a process of its own, its seconds and its peak memory (GB)."""
+    """What `code` prints in its own process, its seconds and its peak memory in GB."""
     report = "import resource, time; t = time.process_time(); exec({!r}); "
     report += "print(time.process_time() - t, "
     report += "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)"
