@@ -79,7 +79,7 @@ def collect(
     order: np.ndarray,
     totals: np.ndarray,
     below: np.ndarray,
-) -> None:
+) -> int:
     """Every score above q̂ with its kind, packed into one integer each; and counts by kind.
 
     Parameters
@@ -98,6 +98,11 @@ def collect(
         Filled with (place - base) · 2^shift + kind, unsorted.
     totals, below : integers (kinds,)
         Filled with the number of scores of each kind, and of those up to q̂.
+
+    Returns
+    -------
+    int
+        How many scores are above q̂ and finite.
     """
     whole = order.dtype.type
     at = 0
@@ -111,6 +116,7 @@ def collect(
             elif place < top:
                 order[at] = (whole(place - base) << shift) | whole(kind)
                 at += 1
+    return at
 
 
 def sweep(
@@ -244,7 +250,7 @@ def extreme_groups(lower: np.ndarray, upper: np.ndarray, family: int) -> tuple[i
 
 
 @functools.cache
-def compiled() -> tuple[Callable[..., None], Callable[..., int]]:
+def compiled() -> tuple[Callable[..., int], Callable[..., int]]:
     """`collect` and `sweep`, compiled where Numba is installed."""
     try:
         from numba import njit, types
@@ -273,7 +279,7 @@ def compiled() -> tuple[Callable[..., None], Callable[..., int]]:
         points = (read(whole, 1), read(whole, 1), read(whole, 1), read(whole, 2))
         filled = (packed[::1], whole[::1], whole[::1])
         collects.append(
-            types.void(read(place, 2), *points, place, place, packed, *filled)
+            whole(read(place, 2), *points, place, place, packed, *filled)
         )
     sweeps = []
     for packed in (narrow, wide):

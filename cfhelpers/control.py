@@ -685,22 +685,19 @@ def sort_scores(
     shift = (n_kinds - 1).bit_length()
     base_place = places.of_value(base)
     top = places.of_value(np.inf)
-    chosen = places.numbers
-    if len(columns) < chosen.shape[1]:
-        chosen = chosen[:, columns]
-    largest = max(int(chosen.max()), base_place)
-    width = (min(largest, top) - base_place).bit_length() + shift
+    largest = min(max(int(places.numbers.max()), base_place), top)
+    width = (largest - base_place).bit_length() + shift
     if width > 64:
         scores = places.numbers.view(places.dtype)
         return sort_scores(Places.ranked(scores), base, columns, kinds)
-    is_above = (chosen > base_place) & (chosen < top)
-    packed = np.uint64
-    if width <= 32 and chosen.dtype == np.uint32:
-        packed = np.uint32
-    order = np.empty(np.count_nonzero(is_above), packed)
-    collect, _ = _sweep.compiled()
     whole = places.numbers.dtype.type
-    collect(
+    is_narrow = width <= 32 and whole is np.uint32
+    # Room for every score: memory that is not written to costs nothing.
+    order = np.empty(
+        len(places.numbers) * len(columns), np.uint32 if is_narrow else np.uint64
+    )
+    collect, _ = _sweep.compiled()
+    n_above = collect(
         places.numbers,
         np.asarray(columns),
         kinds.rows,
@@ -713,6 +710,7 @@ def sort_scores(
         totals,
         below,
     )
+    order = order[:n_above]
     order.sort()
     return SortedScores(order, shift, places, base, totals, below)
 
