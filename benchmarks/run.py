@@ -1,12 +1,17 @@
-"""Speed, memory and the guarantee, as facts that do not depend on the machine: ratios, megabytes and shares.
+"""Speed, memory and the guarantee, as ratios, megabytes and shares.
 
-`make bench` prints them beside their targets; with the option `--write` they are kept in benchmarks/results.md. Run it
-with one thread (OMP_NUM_THREADS=1) on a machine that does nothing else.
+`make bench` prints them beside their targets; with the option `--write` they are kept in
+benchmarks/results.md. Run it with one thread (OMP_NUM_THREADS=1) on a machine that does
+nothing else. Times are processor times.
 """
 
 import argparse
 import importlib.util
+import os
 import platform
+import subprocess
+import sys
+import tempfile
 import time
 import tracemalloc
 import warnings
@@ -18,8 +23,11 @@ import numpy as np
 from cfhelpers import conformal, control, paths, scores
 from cfhelpers.datasets.populations import Population, nine_groups
 
-ALPHA, DELTA = 0.1, 0.1
-TARGETS = {"frontier": 3.0, "torchcp": 1.0, "megabytes": 100.0, "beyond": DELTA}
+ALPHA = 0.1
+DELTA = 0.1
+TARGETS = {"torchcp": 1.0, "megabytes": 100.0, "beyond": DELTA}
+VAGUE, CONFIDENT, PROXY = 2.5, 3.5, 3.0  # sorts
+MANY_LABELS = {200: (4.0, 300), 1000: (6.0, 300)}  # K: sorts, megabytes at n = 20,000
 
 
 def population(n_classes: int) -> Population:
@@ -32,17 +40,29 @@ def population(n_classes: int) -> Population:
     )
 
 
+def confident(n_classes: int, deviation: float) -> Population:
+    """The same groups; labels drawn from the softmax of normal logits, which are known."""
+    base = nine_groups()
+    offsets = np.zeros((len(base.names), n_classes))
+    return Population(base.names, base.shares, offsets, deviation, shrink=1.0, noise=0.0)
+
+
 def seconds(work: Callable) -> float:
-    start = time.perf_counter()
+    """Processor time."""
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def ratios(
     work: Callable, yardstick: Callable, repeats: int
 ) -> tuple[float, float, float]:
-    """Time of `work` over that of `yardstick`, taken in turns: median and minimum of the rounds, and best over best."""
-    work(), yardstick()
+    """Time of `work` over that of `yardstick`, taken in turns.
+
+    Median and minimum over the rounds, and best over best.
+    """
+    work()
+    yardstick()
     times = np.array([(seconds(work), seconds(yardstick)) for _ in range(repeats)])
     by_round = times[:, 0] / times[:, 1]
     best = times.min(axis=0)
@@ -61,28 +81,124 @@ def row(name: str, values: tuple[float, float, float], target: float) -> list[st
     ]
 
 
+def in_sorts(
+    values: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray,
+    metric: str,
+    classwise: bool,
+    repeats: int,
+) -> tuple[float, float, float]:
+    """Time of the whole frontier over that of sorting the scores."""
+    return ratios(
+        lambda: control.frontier(
+            values, y, groups, metric, alpha=ALPHA, classwise=classwise
+        ),
+        lambda: np.sort(values, axis=None),
+        repeats,
+    )
+
+
 def bench_frontier(n: int, n_classes: int, repeats: int) -> list[list[str]]:
-    """The whole frontier for demographic parity, in sorts of the n·K float32 scores."""
+    """The whole frontier, in sorts of the n·K float32 scores."""
+    rows = []
     probs, y, names = population(n_classes).draw(n, np.random.default_rng(1))
     codes = np.unique(names, return_inverse=True)[1]
-    rows = []
-    for score, values in (
-        ("TPS", scores.tps(probs)),
-        ("APS", scores.aps(probs, np.random.default_rng(2).random(n, np.float32))),
-    ):
-        assert values.dtype == np.float32
-        for kind, groups in (("integers", codes), ("strings", names)):
-            for classwise in (False, True):
-                result = ratios(
-                    lambda v=values, g=groups, c=classwise: control.frontier(
-                        v, y, g, "demographic_parity", alpha=ALPHA, classwise=c
-                    ),
-                    lambda v=values: np.sort(v, axis=None),
-                    repeats,
-                )
-                name = f"{score}, {'classwise' if classwise else 'single λ'}, groups as {kind}"
-                rows.append(row(name, result, TARGETS["frontier"]))
+    u = np.random.default_rng(2).random(n, np.float32)
+    tps = scores.tps(probs)
+    kinds = ((False, "single λ"), (True, "classwise"))
+    for metric in ("demographic_parity", "equal_opportunity"):
+        for classwise, kind in kinds:
+            result = in_sorts(tps, y, codes, metric, classwise, repeats)
+            rows.append(row(f"vague, TPS, {metric}, {kind}", result, VAGUE))
+    for classwise, kind in kinds:
+        result = in_sorts(
+            scores.aps(probs, u), y, codes, "demographic_parity", classwise, repeats
+        )
+        rows.append(row(f"vague, APS, demographic_parity, {kind}", result, VAGUE))
+        result = in_sorts(tps, y, names, "demographic_parity", classwise, repeats)
+        rows.append(row(f"vague, TPS, groups as strings, {kind}", result, VAGUE))
+    result = in_sorts(tps, y, codes, "predictive_parity_proxy", False, repeats)
+    rows.append(row("vague, TPS, predictive_parity_proxy, single λ", result, PROXY))
+    for deviation in (1.2, 2.1, 4.0):
+        probs, y, names = confident(n_classes, deviation).draw(
+            n, np.random.default_rng(1)
+        )
+        codes = np.unique(names, return_inverse=True)[1]
+        tps = scores.tps(probs)
+        base = conformal.conformal_quantile(tps[np.arange(n), y], ALPHA)
+        share = (tps > base).mean()
+        for metric in ("demographic_parity", "equal_opportunity"):
+            for classwise, kind in kinds:
+                result = in_sorts(tps, y, codes, metric, classwise, repeats)
+                name = f"logits' deviation {deviation}, {share:.2f} of the scores above q̂"
+                rows.append(row(f"{name}, {metric}, {kind}", result, CONFIDENT))
     return rows
+
+
+def bench_many_labels(n_scores: int, repeats: int) -> list[list[str]]:
+    """The frontier at an equal number of scores, in sorts."""
+    rows = []
+    for n_classes, (target, _) in MANY_LABELS.items():
+        n = n_scores // n_classes
+        probs, y, names = population(n_classes).draw(n, np.random.default_rng(1))
+        codes = np.unique(names, return_inverse=True)[1]
+        values = scores.tps(probs)
+        result = in_sorts(values, y, codes, "demographic_parity", False, repeats)
+        rows.append(row(f"K = {n_classes:,}, n = {n:,}", result, target))
+    return rows
+
+
+def bench_many_labels_memory(n: int = 20_000, n_classes: int = 1000) -> list[list[str]]:
+    """Peak resident memory of a process that searches, above that before the search."""
+    code = f"""
+import resource
+import numpy as np
+import run
+from cfhelpers import _sweep, control, scores
+_sweep.warm_up()
+probs, y, names = run.population({n_classes}).draw({n}, np.random.default_rng(1))
+codes = np.unique(names, return_inverse=True)[1]
+values = scores.tps(probs)
+control.frontier(values[:50], y[:50], codes[:50], "demographic_parity")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+control.frontier(values, y, codes, "demographic_parity")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1000)
+"""
+    megabytes = float(run_python(code))
+    target = MANY_LABELS[n_classes][1]
+    met = "yes" if megabytes < target else "no"
+    name = f"K = {n_classes:,}, n = {n:,}, single λ: growth of the peak"
+    return [[name, f"{megabytes:.0f}", f"< {target}", met]]
+
+
+def bench_compilation() -> list[list[str]]:
+    """Seconds until the loops are ready: compiled for the first time, and read from disk."""
+    code = "from cfhelpers import _sweep; _sweep.warm_up()"
+    with tempfile.TemporaryDirectory() as folder:
+        rows = []
+        for name in ("compiled for the first time", "read from disk"):
+            start = time.perf_counter()
+            run_python(code, NUMBA_CACHE_DIR=folder)
+            rows.append([name, f"{time.perf_counter() - start:.1f}"])
+    start = time.perf_counter()
+    run_python("import numba")
+    rows.append(
+        ["of which Python and the import of Numba", f"{time.perf_counter() - start:.1f}"]
+    )
+    return rows
+
+
+def run_python(code: str, **environment: str) -> str:
+    """What a process of its own prints, run from this folder."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        cwd=Path(__file__).parent,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
 
 
 def ours(
@@ -247,83 +363,68 @@ def markdown(title: str, header: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
+PARTS = ("frontier", "labels", "compilation", "torchcp", "memory", "guarantee")
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--write", action="store_true", help="keep the tables in benchmarks/results.md"
     )
-    parser.add_argument(
-        "--n", type=int, default=200_000, help="points, for speed and memory"
-    )
+    parser.add_argument("--n", type=int, default=200_000, help="points")
     parser.add_argument("--classes", type=int, default=6)
-    parser.add_argument(
-        "--repeats", type=int, default=40, help="rounds of each comparison"
-    )
+    parser.add_argument("--repeats", type=int, default=25, help="rounds of a comparison")
     parser.add_argument("--calibrations", type=int, default=200, help="for the guarantee")
-    parser.add_argument(
-        "--only", nargs="+", choices=["frontier", "torchcp", "memory", "guarantee"]
-    )
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     options = parser.parse_args(arguments)
-    n, k, repeats = options.n, options.classes, options.repeats
-    chosen = options.only or ["frontier", "torchcp", "memory", "guarantee"]
-    speed = ["", "median", "minimum", "best / best", "target", "met"]
-    setting = f"n = {n:,}, K = {k}, 9 skewed groups, simulated"
     texts = []
-
-    def tell(text: str) -> None:
+    for part in options.only:
+        text = table_of(part, options)
         texts.append(text)
         print(f"\n{text}", flush=True)
-
-    if "frontier" in chosen:
-        rows = bench_frontier(n, k, repeats)
-        tell(
-            markdown(
-                f"Frontier, time over that of np.sort of the n·K float32 scores ({setting})",
-                speed,
-                rows,
-            )
-        )
-    if "torchcp" in chosen and importlib.util.find_spec("torchcp") is None:
-        print("TorchCP is not installed: `make bench` sets up an environment that has it")
-    elif "torchcp" in chosen:
-        rows = bench_torchcp(n, k, repeats)
-        tell(
-            markdown(
-                f"APS scores, quantile and sets, time over that of TorchCP ({setting})",
-                speed,
-                rows,
-            )
-        )
-    if "memory" in chosen:
-        rows = bench_memory(n, k)
-        tell(
-            markdown(
-                f"Frontier, peak megabytes above the inputs ({setting})",
-                ["", "MB", "target", "met"],
-                rows,
-            )
-        )
-    if "guarantee" in chosen:
-        header = [
-            "rule",
-            "c",
-            "share beyond c",
-            "mean true gap",
-            "mean set size",
-            "target for the share",
-            "met",
-        ]
-        title = f"True gap beyond c in {options.calibrations} calibrations (n = 50,000, δ = {DELTA:g}, simulated)"
-        tell(
-            markdown(
-                title, header, bench_guarantee(50_000, options.calibrations, 3_000_000)
-            )
-        )
     if options.write:
         about = f"one thread, {platform.machine()}, NumPy {np.__version__}"
         head = f"# Benchmarks\n\nWritten by `benchmarks/run.py --write`: {about}.\n"
         with paths.atomic_write(Path(__file__).with_name("results.md")) as partial:
             partial.write_text("\n".join([head, *texts]), encoding="utf-8")
+
+
+def table_of(part: str, options: argparse.Namespace) -> str:
+    """One part of the benchmark as a Markdown table."""
+    speed = ["", "median", "minimum", "best / best", "target", "met"]
+    megabytes = ["", "MB", "target", "met"]
+    setting = f"n = {options.n:,}, K = {options.classes}, 9 skewed groups, simulated"
+    over_sort = "processor time over that of np.sort of the n·K float32 scores"
+    if part == "frontier":
+        rows = bench_frontier(options.n, options.classes, options.repeats)
+        return markdown(f"Frontier, {over_sort} ({setting})", speed, rows)
+    if part == "labels":
+        n_scores = options.n * options.classes
+        rows = bench_many_labels(n_scores, options.repeats)
+        title = f"Frontier, demographic parity, single λ, many labels, {over_sort}"
+        return markdown(title, speed, rows)
+    if part == "compilation":
+        title = "The search's two loops, seconds until they can be called"
+        return markdown(title, ["", "seconds"], bench_compilation())
+    if part == "torchcp":
+        if importlib.util.find_spec("torchcp") is None:
+            return (
+                "TorchCP is not installed: `make bench` sets up an environment with it\n"
+            )
+        rows = bench_torchcp(options.n, options.classes, options.repeats)
+        title = f"APS scores, quantile and sets, time over that of TorchCP ({setting})"
+        return markdown(title, speed, rows)
+    if part == "memory":
+        rows = bench_memory(options.n, options.classes) + bench_many_labels_memory()
+        return markdown(
+            f"Frontier, megabytes above the inputs ({setting})", megabytes, rows
+        )
+    header = ["rule", "c", "share beyond c", "mean true gap", "mean set size"]
+    header += ["target for the share", "met"]
+    title = f"True gap beyond c in {options.calibrations} calibrations"
+    title += f" (n = 50,000, δ = {DELTA:g}, simulated)"
+    rows = bench_guarantee(50_000, options.calibrations, 3_000_000)
+    return markdown(title, header, rows)
 
 
 if __name__ == "__main__":
