@@ -1,6 +1,11 @@
-"""Tables as CSV for programs, Markdown for readers and LaTeX, with booktabs, for papers."""
+"""Tables as CSV for programs, Markdown for readers and LaTeX, with booktabs, for papers.
+
+LaTeX is written by hand: pandas' Styler does not set booktabs' rules between groups of
+rows, gives the names of the index a line of their own and scales no table to the page.
+"""
 
 import re
+from dataclasses import dataclass
 from itertools import groupby, takewhile
 from numbers import Integral
 from pathlib import Path
@@ -9,48 +14,55 @@ from typing import Any
 import pandas as pd
 
 from cfhelpers import paths
+from cfhelpers.control import Guarantee
+from cfhelpers.study.names import DataKind
 
 DATASETS = {
     "credit": "Credit",
     "acs_income": "ACSIncome",
     "acs_education": "ACSEducation",
+    "pokec_n": "Pokec-n",
+    "pokec_z": "Pokec-z",
 }
-DATASETS |= {"pokec_n": "Pokec-n", "pokec_z": "Pokec-z"}
 SCORES = ("aps", "raps", "tps", "cfgnn", "daps")  # in the order of the paper's tables
 ARMS = ("Base", "CF", "CF with guarantee")
 SHARES = ["beyond", "infinite"]
 SETTING = ["dataset", "attribute", "data", "metric", "classwise", "c", "score"]
-LATEX = {sign: f"\\{sign}" for sign in "&%_#{}"} | {
+WIDE = 9  # columns from which a LaTeX table is scaled to the width of the page
+LATEX = {
+    "&": r"\&",
+    "%": r"\%",
+    "_": r"\_",
+    "#": r"\#",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
-    "–": "--",
-}
-LATEX |= {
     "^": r"\textasciicircum{}",
-    "$": r"\$",
     "<": "$<$",
     ">": "$>$",
+    "–": "--",
+    "−": "$-$",
+    "’": "'",
+    "…": r"\dots{}",
+    "·": r"$\cdot$",
     "±": r"$\pm$",
     "×": r"$\times$",
-}
-LATEX |= {
-    "λ": r"$\lambda$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "∞": r"$\infty$",
     "→": r"$\to$",
-    "ỹ": r"$\tilde y$",
-}
-LATEX |= {
-    "’": "'",
     "α": r"$\alpha$",
     "δ": r"$\delta$",
-    "…": r"\dots{}",
-    "−": "$-$",
-    "·": r"$\cdot$",
+    "λ": r"$\lambda$",
+    "ỹ": r"$\tilde y$",
     "q̂": r"$\hat q$",
 }
-WIDE = 9  # columns from which a LaTeX table is scaled to the width of the page
+# Longer signs first: q̂ is a letter and an accent.
+_SIGNS = re.compile("|".join(map(re.escape, sorted(LATEX, key=len, reverse=True))))
+_FORMULA = re.compile(r"(\$[^$]+\$)")
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def save(
@@ -60,16 +72,43 @@ def save(
     profile: str = "quick",
     shown: pd.DataFrame | None = None,
 ) -> Path:
-    """Write <name>.csv from `frame`, and .md and .tex from `shown` (None: `frame`); the path of the CSV.
+    """Write a table as CSV, Markdown and LaTeX where the profile's tables are.
 
-    Text may hold $formulas$ and **bold**.
+    Parameters
+    ----------
+    frame : DataFrame
+        What the CSV holds.
+    name : str
+        The files' name without suffix.
+    caption : str
+        May hold $formulas$ and **bold**, like all text of the table.
+    profile : "quick" or "paper"
+    shown : DataFrame, optional
+        What Markdown and LaTeX hold; by default `frame`.
+
+    Returns
+    -------
+    Path
+        Of the CSV.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with patch.object(paths, "RESULTS", Path(folder)):
+    ...         print(save(pd.DataFrame({"a": [1]}), "tab1_example").read_text())
+    a
+    1
     """
-    shown, folder = frame if shown is None else shown, paths.tables(profile)
+    if shown is None:
+        shown = frame
     texts = {
-        "csv": frame.to_csv(index=_is_named(frame)),
+        "csv": frame.to_csv(index=_has_named_index(frame)),
         "md": f"{caption}\n\n{markdown(shown)}".lstrip(),
+        "tex": latex(shown, caption, label=f"tab:{name}"),
     }
-    texts["tex"] = latex(shown, caption, label=f"tab:{name}")
+    folder = paths.tables(profile)
     for suffix, text in texts.items():
         with paths.atomic_write(folder / f"{name}.{suffix}") as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
@@ -77,71 +116,88 @@ def save(
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """A table in aligned columns that also reads as plain text; outer columns become rows, so that it stays narrow."""
+    """A table in aligned columns that also reads as plain text.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of columns with several levels the outer ones become rows, so that the table stays
+        narrow.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(markdown(pd.DataFrame({"score": ["aps", "tps"], "size": [2.5, 2.25]})))
+    | score | size  |
+    | ----- | ----- |
+    | aps   | 2.500 |
+    | tps   | 2.250 |
+    """
     if frame.columns.nlevels > 1:
-        order = frame.columns.get_level_values(-1).unique()
-        frame = frame.stack(list(range(frame.columns.nlevels - 1)), future_stack=True)[
-            order
-        ].dropna(how="all")
-    header, body, depth = _as_text(frame)
-    rows = [header[-1], *_without_repeats(body, depth)]
+        inner_order = frame.columns.get_level_values(-1).unique()
+        outer_levels = list(range(frame.columns.nlevels - 1))
+        frame = _stacked(frame, outer_levels)[inner_order].dropna(how="all")
+    table = _as_text(frame)
+    rows = [table.header[-1], *_without_repeats(table.body, table.n_index)]
     rows = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, ["-" * width for width in widths])
-    lines = (
-        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "\n".join(f"| {line} |" for line in lines) + "\n"
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append(f"| {' | '.join(cells)} |\n")
+    return "".join(lines)
 
 
 def latex(frame: pd.DataFrame, caption: str = "", label: str = "") -> str:
-    """A table for a document with the packages booktabs and multirow; a wide one is scaled where graphicx is loaded.
+    r"""A table for a document with the packages booktabs and multirow.
 
-    Inner columns become rows where a page has no room for them.
+    A wide table is scaled to the page where graphicx is loaded.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of columns with several levels the inner one becomes rows where a page has no room
+        for it.
+    caption, label : str
+        Left out where empty.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(latex(pd.DataFrame({"λ": [0.9], "share": ["50%"]})))
+    \begin{table}[ht]
+    \centering
+    \small
+    \begin{tabular}{cc}
+    \toprule
+    $\lambda$ & share \\
+    \midrule
+    0.900 & 50\% \\
+    \bottomrule
+    \end{tabular}
+    \end{table}
     """
     if frame.columns.nlevels > 1 and frame.index.nlevels + frame.shape[1] >= WIDE:
-        frame = frame.stack(-1, future_stack=True).rename_axis(columns=None)
-    header, body, depth = _as_text(frame)
-    lines = []
-    for level, row in enumerate(header):
-        runs = [(text, len(list(run))) for text, run in groupby(row)]
-        if last := level == len(header) - 1:
-            runs = [(text, 1) for text in row]
-        cells = [
-            _latex(text) if n == 1 else f"\\multicolumn{{{n}}}{{c}}{{{_latex(text)}}}"
-            for text, n in runs
-        ]
-        ends = [sum(n for _, n in runs[: at + 1]) for at in range(len(runs))]
-        rules = [
-            f"\\cmidrule(lr){{{e - n + 1}-{e}}}"
-            for e, (t, n) in zip(ends, runs, strict=True)
-            if t and n > 1
-        ]
-        lines += [" & ".join(cells) + r" \\", *([] if last else ["".join(rules)])]
-    lines.append(r"\midrule")
-    shown = _without_repeats(body, depth)
-    for place, row in enumerate(shown):
-        starts = [level for level in range(depth - 1) if row[level]]
-        if place and starts:
-            lines.append(
-                f"\\cmidrule{{{starts[0] + 1}-{len(row)}}}" if starts[0] else r"\midrule"
-            )
-        cells = [_latex(text) for text in row]
-        for level in starts:
-            below = [row[level] for row in shown[place + 1 :]]
-            run = 1 + sum(1 for _ in takewhile(lambda text: not text, below))
-            cells[level] = (
-                f"\\multirow{{{run}}}{{*}}{{{cells[level]}}}" if run > 1 else cells[level]
-            )
-        lines.append(" & ".join(cells) + r" \\")
-    width = len(header[-1])
+        frame = _stacked(frame, [-1]).rename_axis(columns=None)
+    table = _as_text(frame)
+    width = len(table.header[-1])
+    alignment = "l" * table.n_index + "c" * (width - table.n_index)
     tabular = [
-        f"\\begin{{tabular}}{{{'l' * depth}{'c' * (width - depth)}}}",
+        f"\\begin{{tabular}}{{{alignment}}}",
         r"\toprule",
-        *lines,
+        *_latex_header(table.header),
+        r"\midrule",
+        *_latex_body(table),
+        r"\bottomrule",
+        r"\end{tabular}",
     ]
-    tabular += [r"\bottomrule", r"\end{tabular}"]
     if width >= WIDE:
         tabular = [
             r"\providecommand{\resizebox}[3]{#3}",
@@ -149,93 +205,164 @@ def latex(frame: pd.DataFrame, caption: str = "", label: str = "") -> str:
             *tabular,
             "}",
         ]
-    titles = [f"\\caption{{{_latex(caption)}}}"] * bool(caption) + [
-        f"\\label{{{label}}}"
-    ] * bool(label)
-    return (
-        "\n".join(
-            [
-                r"\begin{table}[ht]",
-                r"\centering",
-                r"\small",
-                *titles,
-                *tabular,
-                r"\end{table}",
-            ]
-        )
-        + "\n"
-    )
+    lines = [r"\begin{table}[ht]", r"\centering", r"\small"]
+    if caption:
+        lines.append(f"\\caption{{{_latex(caption)}}}")
+    if label:
+        lines.append(f"\\label{{{label}}}")
+    lines += [*tabular, r"\end{table}", ""]
+    return "\n".join(lines)
 
 
-def _is_named(frame: pd.DataFrame) -> bool:
-    """Whether the index is part of the table, rather than a count of its rows."""
-    return frame.index.nlevels > 1 or frame.index.name is not None
+def _latex_header(header: list[list[str]]) -> list[str]:
+    """Lines of the header; equal neighbours of an outer level become one cell."""
+    lines = []
+    for row in header[:-1]:
+        cells = []
+        rules = []
+        end = 0
+        for text, run in groupby(row):
+            n_columns = len(list(run))
+            start = end + 1
+            end += n_columns
+            cell = _latex(text)
+            if n_columns > 1:
+                cell = f"\\multicolumn{{{n_columns}}}{{c}}{{{cell}}}"
+                if text:
+                    rules.append(f"\\cmidrule(lr){{{start}-{end}}}")
+            cells.append(cell)
+        lines.append(" & ".join(cells) + r" \\")
+        lines.append("".join(rules))
+    lines.append(" & ".join(map(_latex, header[-1])) + r" \\")
+    return lines
 
 
-def _as_text(frame: pd.DataFrame) -> tuple[list[list[str]], list[list[str]], int]:
-    """Header rows, body rows, and how many of the columns are the index."""
-    depth = frame.index.nlevels if _is_named(frame) else 0
-    columns = [
-        column if isinstance(column, tuple) else (column,) for column in frame.columns
-    ]
-    header = [
-        [""] * depth + [str(column[level]) for column in columns]
-        for level in range(frame.columns.nlevels)
-    ]
-    header[-1][:depth] = [str(name) for name in frame.index.names[:depth]]
-    index = [key if isinstance(key, tuple) else (key,) for key in frame.index]
-    body = [
-        [*key[:depth], *row]
-        for key, row in zip(index, frame.itertuples(index=False), strict=True)
-    ]
-    return header, [list(map(_text, row)) for row in body], depth
-
-
-def _text(value: Any) -> str:
-    if value is None or (not isinstance(value, str) and pd.isna(value)):
-        return "–"
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _without_repeats(body: list[list[str]], depth: int) -> list[list[str]]:
-    """Rows whose index, but for its last column, is blank where the row above has the same."""
-    above, shown = [[], *body[:-1]], []
-    for row, before in zip(body, above, strict=True):
-        same = [
-            level < depth - 1 and row[: level + 1] == before[: level + 1]
-            for level in range(len(row))
-        ]
-        shown.append(
-            ["" if blank else text for text, blank in zip(row, same, strict=True)]
-        )
-    return shown
+def _latex_body(table: "TextTable") -> list[str]:
+    """Lines of the body; equal neighbours in the index become one cell, below a rule."""
+    lines = []
+    rows = _without_repeats(table.body, table.n_index)
+    for place, row in enumerate(rows):
+        new_levels = [level for level in range(table.n_index - 1) if row[level]]
+        if place > 0 and new_levels:
+            outermost = new_levels[0]
+            if outermost == 0:
+                lines.append(r"\midrule")
+            else:
+                lines.append(f"\\cmidrule{{{outermost + 1}-{len(row)}}}")
+        cells = [_latex(text) for text in row]
+        for level in new_levels:
+            below = [later[level] for later in rows[place + 1 :]]
+            n_blank = len(list(takewhile(lambda text: text == "", below)))
+            if n_blank > 0:
+                cells[level] = f"\\multirow{{{n_blank + 1}}}{{*}}{{{cells[level]}}}"
+        lines.append(" & ".join(cells) + r" \\")
+    return lines
 
 
 def _latex(text: str) -> str:
     """Text with its signs escaped, formulas kept and **bold** set in bold."""
-    signs = re.compile("|".join(map(re.escape, sorted(LATEX, key=len, reverse=True))))
-    parts = re.split(r"(\$[^$]+\$)", text)
-    parts[::2] = [signs.sub(lambda sign: LATEX[sign[0]], part) for part in parts[::2]]
-    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", "".join(parts))
+    parts = []
+    for part in _FORMULA.split(text):
+        if _FORMULA.fullmatch(part):
+            parts.append(part)
+        else:
+            parts.append(_SIGNS.sub(lambda sign: LATEX[sign[0]], part))
+    return _BOLD.sub(r"\\textbf{\1}", "".join(parts))
+
+
+def _stacked(frame: pd.DataFrame, levels: list[int]) -> pd.DataFrame:
+    """Some levels of the columns as levels of the index; at least one level must stay."""
+    stacked = frame.stack(levels, future_stack=True)
+    assert isinstance(stacked, pd.DataFrame)
+    return stacked
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Rows of the header and of the body; the first `n_index` columns are the index."""
+
+    header: list[list[str]]
+    body: list[list[str]]
+    n_index: int
+
+
+def _as_text(frame: pd.DataFrame) -> TextTable:
+    """A data frame as the texts of its cells."""
+    n_index = frame.index.nlevels if _has_named_index(frame) else 0
+    header = []
+    for level in range(frame.columns.nlevels):
+        names = frame.columns.get_level_values(level)
+        header.append([""] * n_index + [str(name) for name in names])
+    header[-1][:n_index] = [str(name) for name in frame.index.names[:n_index]]
+    body = []
+    for key, values in zip(frame.index, frame.itertuples(index=False), strict=True):
+        keys = key if isinstance(key, tuple) else (key,)
+        row = [*keys[:n_index], *values]
+        body.append([_cell_text(value) for value in row])
+    return TextTable(header, body, n_index)
+
+
+def _has_named_index(frame: pd.DataFrame) -> bool:
+    """Whether the index is part of the table, rather than a count of its rows."""
+    return frame.index.nlevels > 1 or frame.index.name is not None
+
+
+def _cell_text(value: Any) -> str:
+    """A dash where a value is missing; thousands with commas; three decimals."""
+    if isinstance(value, str):
+        return str(value)
+    if value is None or pd.isna(value):
+        return "–"
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return str(value)
+
+
+def _without_repeats(body: list[list[str]], n_index: int) -> list[list[str]]:
+    """Rows without what the row above has too, in all columns of the index but its last."""
+    shown = []
+    above: list[str] = []
+    for row in body:
+        cells = list(row)
+        for level in range(n_index - 1):
+            if row[: level + 1] == above[: level + 1]:
+                cells[level] = ""
+        shown.append(cells)
+        above = row
+    return shown
 
 
 def tidy(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sd and number of splits of disparity and efficiency for every setting and arm, from rows of `experiments`.
+    """Means and deviations over splits of disparity and efficiency, for every arm.
 
-    Arms: Base (λ = q̂), CF (the paper's rule), CF with guarantee. `share_beyond`: of splits with a disparity beyond c;
-    `share_infinite`: of splits in which no finite λ serves, so that some label is in every set.
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `experiments`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of SETTING, then arm, quantity, mean, sd and splits. Arms are Base
+        (λ = q̂), CF (the paper's rule) and CF with guarantee. `share_beyond` is the share
+        of splits with a disparity beyond c, `share_infinite` the share of splits in which
+        no finite λ serves, so that some label is in every set.
     """
     rows = rows.assign(infinite=1.0 - rows["feasible"])
-    plain = rows[rows["guarantee"] == "none"]
-    base = plain.assign(
-        **{name: plain[f"base_{name}"] for name in ("disparity", "efficiency", "beyond")}
+    by_rule = rows[rows["guarantee"] == Guarantee.NONE]
+    promised = rows[rows["guarantee"] != Guarantee.NONE]
+    base = by_rule.assign(
+        disparity=by_rule["base_disparity"],
+        efficiency=by_rule["base_efficiency"],
+        beyond=by_rule["base_beyond"],
+        infinite=None,
     )
-    base["infinite"] = None
-    arms = dict(zip(ARMS, (base, plain, rows[rows["guarantee"] != "none"]), strict=True))
-    long = pd.concat([part.assign(arm=arm) for arm, part in arms.items()])
-    long = long.melt(
+    parts = []
+    for arm, part in zip(ARMS, (base, by_rule, promised), strict=True):
+        parts.append(part.assign(arm=arm))
+    long = pd.concat(parts).melt(
         [*SETTING, "arm", "split", *SHARES],
         ["disparity", "efficiency"],
         var_name="quantity",
@@ -247,89 +374,151 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
     means = cells.agg(
         mean=("value", "mean"), sd=("value", "std"), splits=("split", "nunique")
     )
-    means = means.join(cells[SHARES].mean().add_prefix("share_")).round(6)
-    return means.reset_index().astype({"dataset": str, "score": str, "arm": str})
+    shares = cells[SHARES].mean().add_prefix("share_")
+    numbers = means.join(shares).round(6).reset_index()
+    return numbers.astype({"dataset": str, "score": str, "arm": str})
 
 
 def disparate_impact_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """The paper's Tab 3 and E1–E5 as text: ratio, shares of splits, efficiency; columns score and arm."""
+    """The paper's Tab 3 and E1–E5 as text: ratio, shares of splits, efficiency.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `experiments`; those of disparate impact are taken.
+
+    Returns
+    -------
+    DataFrame
+        Columns by score and arm; a mean ratio of at least c is in bold.
+    """
     numbers = tidy(rows[rows["metric"] == "disparate_impact"])
-    fair, names = numbers["mean"] >= numbers["c"], ("Disp. Impact", "Splits below c")
-    return _layout(
-        numbers, fair, names, ["dataset", "data", "λ", "quantity"], ["score", "arm"]
+    return _lay_out(
+        numbers,
+        is_fair=numbers["mean"] >= numbers["c"],
+        disparity_name="Disp. Impact",
+        beyond_name="Splits below c",
+        index=["dataset", "data", "λ", "quantity"],
+        columns=["score", "arm"],
     )
 
 
 def predictive_parity_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """The paper's Tab 4 as text, single λ and classwise apart: a column for every c, and one for the base predictor."""
+    """The paper's Tab 4 as text, with single λ and classwise apart.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `experiments`; those of the predictive parity proxy are taken.
+
+    Returns
+    -------
+    DataFrame
+        A column for every c, and one for the base predictor; a mean disparity of at most
+        c is in bold.
+    """
     numbers = tidy(rows[rows["metric"] == "predictive_parity_proxy"])
-    base = numbers[(numbers["arm"] == "Base") & (numbers["c"] == numbers["c"].min())]
-    ours = numbers[numbers["arm"] != "Base"].assign(
-        column=lambda table: table["c"].map("c = {:.2f}".format)
+    is_base = numbers["arm"] == "Base"
+    # The base predictor knows no c: its numbers are the same for each.
+    base = numbers[is_base & (numbers["c"] == numbers["c"].min())]
+    ours = numbers[~is_base]
+    parts = [ours.assign(column=ours["c"].map("c = {:.2f}".format))]
+    for arm in ours["arm"].unique():
+        parts.append(base.assign(arm=arm, column="Base", share_beyond=None, c=-1.0))
+    both = pd.concat(parts, ignore_index=True)
+    return _lay_out(
+        both,
+        is_fair=both["mean"] <= both["c"],
+        disparity_name="Proxy disparity",
+        beyond_name="Splits above c",
+        index=["dataset", "data", "λ", "score", "arm", "quantity"],
+        columns=["column"],
     )
-    copies = [
-        base.assign(arm=arm, column="Base", share_beyond=None, c=-1.0)
-        for arm in ours["arm"].unique()
-    ]
-    both = pd.concat([ours, *copies], ignore_index=True)
-    names = ("Proxy disparity", "Splits above c")
-    index = ["dataset", "data", "λ", "score", "arm", "quantity"]
-    return _layout(both, both["mean"] <= both["c"], names, index, ["column"])
 
 
-def _layout(
+def _lay_out(
     numbers: pd.DataFrame,
-    fair: pd.Series,
-    names: tuple,
+    is_fair: pd.Series,
+    disparity_name: str,
+    beyond_name: str,
     index: list[str],
     columns: list[str],
 ) -> pd.DataFrame:
-    """Text `mean ± sd`, in bold where a disparity is `fair`, and shares of splits, by these index and column names."""
+    """Numbers of `tidy` as texts, by these columns of the index and of the header."""
     if numbers.empty:
         raise ValueError(
-            f"rows: found none for a table of {names[0]!r}; wanted rows of its metric"
+            f"rows: found none for a table of {disparity_name!r}; "
+            "wanted rows of its metric"
         )
-    text = numbers["mean"].map("{:.3f}".format, na_action="ignore")
-    text += numbers["sd"].map(lambda sd: "" if pd.isna(sd) else f" ± {sd:.3f}")
     is_disparity = numbers["quantity"] == "disparity"
+    text = _mean_and_sd(numbers)
+    quantity_names = {"disparity": disparity_name, "efficiency": "Efficiency"}
+    attribute = numbers["attribute"].str.replace("+", " × ")
+    sources = zip(numbers["data"], numbers["dataset"], strict=True)
     table = numbers.assign(
-        text=text.where(~(fair & is_disparity), "**" + text + "**"),
-        dataset=numbers["dataset"].map(DATASETS)
-        + ", "
-        + numbers["attribute"].str.replace("+", " × "),
-        data=[
-            data_words(*pair)
-            for pair in zip(numbers["data"], numbers["dataset"], strict=True)
-        ],
+        text=text.where(~(is_fair & is_disparity), "**" + text + "**"),
+        dataset=numbers["dataset"].map(DATASETS) + ", " + attribute,
+        data=[data_words(data, dataset) for data, dataset in sources],
         λ=numbers["classwise"].map({True: "classwise", False: "single"}),
         score=numbers["score"].str.upper(),
-        quantity=is_disparity.map({True: names[0], False: "Efficiency"}),
+        quantity=numbers["quantity"].map(quantity_names),
     )
-    parts = [table[is_disparity]]
-    for name, words in (
-        ("share_beyond", names[1]),
-        ("share_infinite", "Splits with λ = ∞"),
-    ):
-        if table[name].astype(float).any() or name == "share_beyond":
-            text = table[name].map("{:.0%}".format, na_action="ignore")
-            parts.append(table[is_disparity].assign(quantity=words, text=text))
-    table = pd.concat([*parts, table[~is_disparity]])
-    table = table.sort_values(
-        index,
-        key=lambda column: pd.Series(pd.factorize(column)[0], column.index),
-        kind="stable",
-    )
+    disparities = table[is_disparity]
+    parts = [disparities, _share_rows(disparities, "share_beyond", beyond_name)]
+    if table["share_infinite"].astype(float).any():
+        parts.append(_share_rows(disparities, "share_infinite", "Splits with λ = ∞"))
+    parts.append(table[~is_disparity])
+    table = pd.concat(parts).sort_values(index, key=_order_of_appearance, kind="stable")
     wide = table.pivot(index=index, columns=columns, values="text")
-    rows, heads = (
-        pd.MultiIndex.from_frame(table[names_].drop_duplicates())
-        for names_ in (index, columns)
-    )
-    return wide.reindex(
-        index=rows, columns=heads if len(columns) > 1 else heads.get_level_values(0)
-    )
+    wide_index = pd.MultiIndex.from_frame(table[index].drop_duplicates())
+    header: pd.Index = pd.MultiIndex.from_frame(table[columns].drop_duplicates())
+    if len(columns) == 1:
+        header = header.get_level_values(0)
+    return wide.reindex(index=wide_index, columns=header)
+
+
+def _mean_and_sd(numbers: pd.DataFrame) -> pd.Series:
+    """Texts `mean ± sd`; the mean alone where there is one split."""
+    means = numbers["mean"].map("{:.3f}".format, na_action="ignore")
+    deviations = [f" ± {sd:.3f}" for sd in numbers["sd"]]
+    return means + pd.Series(deviations, numbers.index).where(numbers["sd"].notna(), "")
+
+
+def _share_rows(disparities: pd.DataFrame, column: str, name: str) -> pd.DataFrame:
+    """A share of splits, in percent, for every disparity."""
+    text = disparities[column].map("{:.0%}".format, na_action="ignore")
+    return disparities.assign(quantity=name, text=text)
+
+
+def _order_of_appearance(column: pd.Series) -> pd.Series:
+    """Numbers that sort a column's values in the order in which they first occur."""
+    codes, _ = pd.factorize(column)
+    return pd.Series(codes, column.index)
 
 
 def data_words(data: str, dataset: str) -> str:
-    """What a table says of its records: real, or how they differ from the paper's."""
-    other = "real, fewer features" if dataset.startswith("pokec") else "real, other year"
-    return {"the paper's": "real", "other": other}.get(data, data)
+    """What a table says of its records.
+
+    Parameters
+    ----------
+    data : str
+        A `DataKind`.
+    dataset : str
+
+    Returns
+    -------
+    str
+        "real", how they differ from the paper's, or "simulated".
+
+    Examples
+    --------
+    >>> data_words("other", "pokec_n")
+    'real, fewer features'
+    """
+    if data == DataKind.PAPERS:
+        return "real"
+    if data != DataKind.OTHER:
+        return data
+    if dataset.startswith("pokec"):
+        return "real, fewer features"
+    return "real, other year"
