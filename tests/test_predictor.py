@@ -427,3 +427,54 @@ def test_base_threshold_is_the_conformal_quantile(data, model):
     fair = FairConformalClassifier(model, "tps", **LOOSE).fit(X, y, groups)
     true_scores = tps(model.predict_proba(X))[np.arange(len(y)), y]
     assert fair.result_.base_threshold == conformal_quantile(true_scores, 0.1)
+
+
+def test_the_summary_has_the_threshold_of_every_label_beside_its_name(data):
+    names = np.array(["c", "a", "b"])  # sorted, the labels have another order
+    X, y, _ = data["train"]
+    estimator = LogisticRegression().fit(X, names[y])
+    X, y, groups = data["calibration"]
+    fair = FairConformalClassifier(
+        estimator, "tps", closeness=0.03, positive_labels=["a", "c"], guarantee="none"
+    ).fit(X, names[y], groups)
+    summary = fair.summary_
+    assert summary.index.tolist() == ["a", "b", "c"]
+    assert summary["threshold"].nunique() == 3
+    assert summary["threshold"].to_dict() == dict(
+        zip(fair.classes_, fair.threshold_, strict=True)
+    )
+    counts = pd.Series(names[y]).value_counts()
+    assert summary["calibration points"].to_dict() == counts.to_dict()
+    assert summary["threshold"]["b"] == fair.result_.base_threshold
+    assert summary["gap"].isna().to_dict() == {"a": False, "b": True, "c": False}
+    # A label is in a set exactly if its score is at most the threshold beside its name.
+    new = data["test"][0]
+    scores = pd.DataFrame(1 - estimator.predict_proba(new), columns=estimator.classes_)
+    wanted = scores.le(summary["threshold"])[fair.classes_]
+    np.testing.assert_array_equal(fair.predict_set(new), wanted)
+
+
+@pytest.mark.parametrize(
+    "closeness, needed", [(0.05, 72), (0.1, 36)]
+)  # the least n with .025^(1/n) >= 1 - c: delta = .1, two labels, two bounds
+def test_the_number_of_points_that_the_warning_names_is_enough_and_one_less_is_not(
+    closeness, needed
+):
+    def fit(n):
+        probs = np.full((4 * n, 2), 0.5)
+        y = np.tile([0, 1], 2 * n)
+        groups = np.repeat(["a", "b"], 2 * n)
+        fair = FairConformalClassifier(
+            score="tps", closeness=closeness, positive_labels=[0, 1]
+        )
+        return fair.fit(probs, y, groups)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit(needed).result_.feasible
+    with pytest.warns(UserWarning, match=rf"fewer than the {needed} points needed"):
+        few = fit(needed - 1)
+    assert few.result_.points_needed == needed
+    assert few.result_.blocking_cells == [
+        (group, label, needed - 1) for label in (0, 1) for group in ("a", "b")
+    ]

@@ -179,3 +179,36 @@ def test_fixed_sequence_exceeds_c_no_more_often_than_delta(name, classwise):
         finite += result.feasible
     assert exceeds / draws <= delta + 2 * math.sqrt(delta * (1 - delta) / draws)
     assert finite >= draws / 2
+
+
+def test_at_a_gap_of_exactly_c_a_threshold_is_accepted_no_more_often_than_delta():
+    """Two groups, one label, one grid point, where the groups differ by exactly c.
+
+    Two bounds enter the comparison and share delta. With delta = .9 for each of them the
+    threshold would be accepted in 96% of the calibrations; with .45 it is in 42%.
+    """
+    rng = np.random.default_rng(10)
+    n = 1000
+    closeness = 0.2
+    groups = np.repeat(["a", "b"], n)
+    share_covered = np.repeat([0.6, 0.4], n)
+    draws = 600
+    accepted = 0
+    for _ in range(draws):
+        is_covered = rng.random(2 * n) < share_covered
+        scores = np.where(is_covered, 0.25, 0.75)[:, None]
+        result = find_threshold(
+            scores,
+            np.zeros(2 * n, int),
+            groups,
+            "demographic_parity",
+            closeness,
+            alpha=0.9,
+            positive_labels=[0],
+            guarantee="fixed-sequence",
+            delta=0.9,
+            grid=[0.5],
+        )
+        assert result.base_threshold == 0.25
+        accepted += result.feasible
+    assert 0 < accepted / draws <= 0.9
