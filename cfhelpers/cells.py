@@ -55,15 +55,20 @@ class CellCounts:
         y: np.ndarray,
         groups: Groups,
         metric: FairnessMetric | None = None,
+        labels: Sequence[int] | None = None,
     ) -> "CellCounts":
-        """From prediction sets, boolean (n, K); `metric` where its filters are the user's own."""
+        """From prediction sets, boolean (n, K).
+
+        `metric` where its filters are the user's own: they are asked about these labels
+        alone (by default all), and the other labels count no points.
+        """
         if metric is None or metric.is_built_in:
             return cls(*_count_sets(sets, y, groups), EQUAL_DIFFERENT, groups.names)
         n_classes = sets.shape[1]
         shape = (n_classes, len(metric.filters), len(groups))
         covered = np.zeros(shape, np.int64)
         sizes = np.zeros(shape, np.int64)
-        for label in range(n_classes):
+        for label in range(n_classes) if labels is None else labels:
             for part, filter_ in enumerate(metric.filters):
                 for group, mask in enumerate(group_masks(filter_, y, groups, label)):
                     covered[label, part, group] = np.count_nonzero(sets[mask, label])
