@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from html.parser import HTMLParser
+from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -19,11 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 import notebooks as tool
-from cfhelpers import __main__ as command
 from cfhelpers import auditing, control, paths, scores
-from cfhelpers.auditing import audit, audit_file
+from cfhelpers.auditing import audit, audit_file, command, report
 
-NOTEBOOK = paths.NOTEBOOKS / command.NOTEBOOK
+NOTEBOOK = paths.NOTEBOOKS / report.NOTEBOOK
 OPTIONS = {
     "label": "digit",
     "groups": "ink,height",
@@ -153,21 +154,21 @@ def test_one_file_in_many_forms_gives_one_audit(digits, digits_csv, tmp_path):
     assert named["ink"]["upper"].tolist() == wanted["ink"]["upper"].tolist()
 
     # the same split said in a column; the same sets as scores with a threshold, and as sets
-    report = audit_file(digits_csv, **OPTIONS)
-    marked = digits.assign(part=np.where(report.calibration, "calibration", "Test"))
+    found = audit_file(digits_csv, **OPTIONS)
+    marked = digits.assign(part=np.where(found.calibration, "calibration", "Test"))
     same(wanted, disparities(marked))
-    rest = digits[report.audited].drop(columns=[f"prob_{k}" for k in range(10)])
+    rest = digits[found.audited].drop(columns=[f"prob_{k}" for k in range(10)])
     as_scores = rest.join(
-        pd.DataFrame(report.scores, columns=[f"score_{k}" for k in range(10)])
+        pd.DataFrame(found.scores, columns=[f"score_{k}" for k in range(10)])
     )
-    same(wanted, disparities(as_scores, threshold=float(report.threshold[0])))
+    same(wanted, disparities(as_scores, threshold=float(found.threshold[0])))
     same(
         wanted,
-        disparities(as_scores, threshold=", ".join([str(report.threshold[0])] * 10)),
+        disparities(as_scores, threshold=", ".join([str(found.threshold[0])] * 10)),
     )
     for kind in (int, bool):
         table = pd.DataFrame(
-            report.scores <= report.threshold, columns=[f"set_{k}" for k in range(10)]
+            found.scores <= found.threshold, columns=[f"set_{k}" for k in range(10)]
         )
         same(wanted, disparities(rest.join(table.astype(kind))))
 
@@ -238,10 +239,8 @@ def test_fixes_are_the_thresholds_of_the_search_and_their_price_is_that_of_the_o
 def test_fixes_for_scores_above_one_use_a_grid_that_has_not_seen_the_calibration_rows(
     digits, digits_csv, tmp_path
 ):
-    report = audit_file(digits_csv, **OPTIONS)
-    values = pd.DataFrame(-np.log1p(-report.scores.clip(0, 1 - 1e-9))).add_prefix(
-        "score_"
-    )
+    found = audit_file(digits_csv, **OPTIONS)
+    values = pd.DataFrame(-np.log1p(-found.scores.clip(0, 1 - 1e-9))).add_prefix("score_")
     frame = values.assign(digit=digits["digit"], group=np.arange(len(digits)) % 2)
     frame.to_csv(tmp_path / "scores.csv", index=False)
     found = audit_file(tmp_path / "scores.csv", label="digit", closeness=0.4)
@@ -250,6 +249,21 @@ def test_fixes_for_scores_above_one_use_a_grid_that_has_not_seen_the_calibration
         ("one for all labels", "fixed-sequence"), "threshold"
     ][0]
     assert np.isfinite(fixed) and fixed in found.scores[~found.calibration]
+
+
+@pytest.mark.parametrize("n_labels, allowed", [(2, 0.01), (4, 0.02), (20, 0.05)])
+def test_probabilities_may_be_off_by_rounding_and_no_more(bad_csv, n_labels, allowed):
+    def file_with_a_sum_of(total):
+        frame = pd.DataFrame(np.full((40, n_labels), 1 / n_labels)).add_prefix("p_")
+        frame.loc[7, "p_0"] += total - 1
+        return bad_csv(frame.assign(y=[0, 1] * 20, group=["a", "b"] * 20))
+
+    for total in (1 + 0.9 * allowed, 1 - 0.9 * allowed):
+        found = audit_file(file_with_a_sum_of(total))
+        assert np.allclose((1 - found.scores).sum(axis=1), 1)
+    for total in (1 + 1.1 * allowed, 1.2):
+        with pytest.raises(ValueError, match=r"row 8: sum to 1\..*; wanted 1$"):
+            audit_file(file_with_a_sum_of(total))
 
 
 # Bad files: the message names the column and the row, counted from 1 after the header.
@@ -440,6 +454,18 @@ def test_a_file_that_is_not_there_or_is_no_parquet_is_refused(tmp_path):
         audit_file(tmp_path / "a.parquet")
 
 
+def test_a_parquet_file_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    GOOD.to_parquet(path)
+
+    def missing(path):
+        raise ImportError("Unable to find a usable engine")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    with pytest.raises(ValueError, match=r"a\.parquet needs pyarrow: pip .*\[data\]"):
+        audit_file(path)
+
+
 def test_sets_have_no_threshold_and_cannot_be_fixed(bad_csv):
     sets = GOOD[["y", "group"]].assign(set_no=1, set_yes=[0, 1] * 20)
     with pytest.raises(ValueError, match=r"threshold: found 0\.5 for sets"):
@@ -500,18 +526,24 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
     assert command.main(["audit", str(path), "--output", "report.pdf"]) == 2
     assert "wanted a name that ends in .html" in capsys.readouterr().err
     monkeypatch.setattr(
-        command, "find_spec", lambda name: None if name == "papermill" else True
+        report, "find_spec", lambda name: None if name == "papermill" else True
     )
     assert command.main(["audit", str(path), "--output", "report.html"]) == 2
-    assert (
-        "needs papermill: pip install 'cfhelpers[notebooks]'" in capsys.readouterr().err
-    )
+    needs = "output: a report needs papermill: pip install 'cfhelpers[report]'"
+    assert needs in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
     assert command.main(["audit", str(path), "--output", "report.html"]) == 2
-    assert command.NOTEBOOK in capsys.readouterr().err and list(tmp_path.iterdir()) == [
-        path
-    ]
+    assert report.NOTEBOOK in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_template_is_part_of_the_package():
+    settings = tomllib.loads((paths.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert report.TEMPLATE.parent == Path(auditing.__file__).parent
+    assert "*.j2" in settings["tool"]["setuptools"]["package-data"]["*"]
+    entry = settings["project"]["scripts"]["cfhelpers"]
+    assert entry == f"{command.__name__}:main"
 
 
 def test_the_notebook_has_the_parameters_of_the_function_and_their_defaults():
@@ -579,12 +611,8 @@ def check_self_contained(html):
 
 def as_page(path) -> str:
     """A notebook as the report's page."""
-    template = paths.ROOT / "tools" / "report.html.j2"
-    return (
-        pytest.importorskip("nbconvert")
-        .HTMLExporter(template_file=str(template))
-        .from_filename(str(path))[0]
-    )
+    pytest.importorskip("nbconvert")
+    return report.page_of(path)
 
 
 def python(*words, cwd):

@@ -15,6 +15,7 @@ from scipy import stats
 import cfhelpers
 from cfhelpers import scores
 from cfhelpers.auditing import audit
+from cfhelpers.auditing.statistics import DisparityBounds, with_more_points
 from cfhelpers.control import MANY
 from cfhelpers.datasets.populations import nine_groups, two_groups
 from cfhelpers.fairness import METRICS, FairnessMetric, disparity
@@ -322,13 +323,17 @@ def test_what_would_settle_it_is_projected_for_every_metric(name):
         and len(found.needed)
         and (found.needed["wanted"] < MANY).all()
     )
-    cells, closeness = found.cells[name], found.disparities["closeness"].iloc[0]
+    shares = found.shares[name]
+    closeness = found.disparities["closeness"].iloc[0]
+
+    def verdict_with(points):
+        grown = with_more_points(shares, points)
+        return DisparityBounds.from_shares(grown, 0.05).verdict(closeness)
+
     wanted = int(found.needed["wanted"].iloc[0])
-    assert cells.verdict(cells.raised(wanted).ends(0.05), closeness) == "within"
-    assert (
-        cells.verdict(cells.raised(wanted * 4 // 5).ends(0.05), closeness)
-        == "cannot tell"
-    )
+    assert verdict_with(wanted) == "within"
+    assert verdict_with(wanted - 1) == "cannot tell"
+    assert verdict_with(wanted * 4 // 5) == "cannot tell"
 
 
 def test_an_empty_cell_makes_within_impossible_and_is_named_among_the_cells_that_need_points():
@@ -500,6 +505,22 @@ def test_the_users_own_metric_is_audited_too():
         .disparities.reset_index(drop=True)
         .drop(columns="condition"),
     )
+
+
+def test_the_users_own_filter_is_asked_about_the_labels_compared_and_no_others():
+    rng = np.random.default_rng(0)
+    sets = rng.random((60, 3)) < 0.6
+    y = rng.integers(0, 3, 60)
+    groups = rng.integers(0, 2, 60)
+    asked = set()
+
+    def own(y, g, a, label):
+        asked.add(label)
+        return (g == a) & (y == label)
+
+    audit(sets, y, groups, FairnessMetric("own", own), positive_labels=[2])
+    disparity(sets, y, groups, FairnessMetric("own", own), positive_labels=[2])
+    assert asked == {2}
 
 
 def test_the_audit_reads_as_text():
