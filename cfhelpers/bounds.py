@@ -7,6 +7,8 @@ often than with half of the level for each.
 
 import functools
 import math
+import operator
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -140,12 +142,17 @@ class Steps:
     @property
     def mass(self) -> float:
         """What the theorem bounds the chance of a wrong acceptance by."""
-        alphas = np.array([0.0, *self.alphas, 1.0])
-        betas = np.array([1.0, *self.betas])
-        return float(np.sum(np.diff(alphas) * betas))
+        total = 0.0
+        before = 0.0
+        beta = 1.0
+        for alpha, next_beta in zip(self.alphas, self.betas, strict=True):
+            total += (alpha - before) * beta
+            before = alpha
+            beta = next_beta
+        return total + (1 - before) * beta
 
 
-def staircase(n_a: int, n_b: int, delta: float) -> list[Steps]:
+def staircase(n_a: float, n_b: float, delta: float) -> list[Steps]:
     """A staircase for every interval of group a's true coverage; any choice is valid.
 
     The choice depends on the two sizes and on δ, never on what was counted. It spends δ
@@ -184,36 +191,160 @@ def _steps(
     ratio: float, cap: float, delta: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The steps with the least margin D whose mass is at most δ, by bisection."""
+    levels = listed_levels(delta).tolist()
+    z = (-ndtri(levels)).tolist()
     while True:
         lowest = -30.0
         highest = 20 + 4 * ratio + cap
-        if _steps_at(highest, ratio, cap, delta).mass <= delta:
+        if _steps_at(highest, ratio, cap, levels, z).mass <= delta:
             break
         cap += 0.25
     for _ in range(60):
         middle = (lowest + highest) / 2
-        if _steps_at(middle, ratio, cap, delta).mass <= delta:
+        if _steps_at(middle, ratio, cap, levels, z).mass <= delta:
             highest = middle
         else:
             lowest = middle
-    steps = _steps_at(highest, ratio, cap, delta)
+    steps = _steps_at(highest, ratio, cap, levels, z)
     return steps.alphas, steps.betas
 
 
-def _steps_at(margin: float, ratio: float, cap: float, delta: float) -> Steps:
-    """The steps for a margin D: z(β) is the largest listed value up to D - ρ·z(α)."""
-    levels = listed_levels(delta)
-    z = -ndtri(levels)  # falls while the levels rise
+def _steps_at(
+    margin: float, ratio: float, cap: float, levels: list[float], z: list[float]
+) -> Steps:
+    """The steps for a margin D: z(β) is the largest listed value up to D - ρ·z(α).
+
+    Levels ascend, so their quantiles z fall.
+    """
     alphas: list[float] = []
     betas: list[float] = []
     for alpha, z_alpha in zip(levels, z, strict=True):
         v = min(margin - ratio * z_alpha, cap)
-        allowed = np.flatnonzero(z <= v)
-        if len(allowed) == 0:
+        first = bisect_left(z, -v, key=operator.neg)
+        if first == len(z):
             continue
-        beta = float(levels[allowed[0]])
+        beta = levels[first]
         if betas and beta == betas[-1]:
             continue
-        alphas.append(float(alpha))
+        alphas.append(alpha)
         betas.append(beta)
     return Steps(0.0, 1.0, tuple(alphas), tuple(betas))
+
+
+def staircase_losses(
+    hits: np.ndarray,
+    trials: np.ndarray,
+    delta: float,
+    is_ratio: bool = False,
+    pools: np.ndarray | None = None,
+) -> np.ndarray:
+    """The largest gap between two different groups that a test of level δ allows for.
+
+    If the true coverages of some two groups differ by more than c, the result is at most c
+    with probability at most δ, whatever the coverages. For ratios the sign is turned: if
+    p_b < c·p_a for some two groups, the result is at most -c with probability at most δ.
+
+    Parameters
+    ----------
+    hits, trials : integers (…, groups)
+        Covered points and all points of every group, independent between groups.
+    delta : float in (0, .5]
+    is_ratio : bool
+    pools : integers (…, groups), optional
+        Points of every group in the whole pool, where the points are a random part of it.
+
+    Returns
+    -------
+    (…,)
+
+    Examples
+    --------
+    >>> hits = np.array([[97, 94], [100, 100]])
+    >>> staircase_losses(hits, np.array([100, 100]), 0.1).round(3).tolist()
+    [0.091, 0.025]
+    """
+    shape = np.broadcast_shapes(hits.shape, trials.shape)
+    n_groups = shape[-1]
+    hits = np.broadcast_to(hits, shape).reshape(-1, n_groups)
+    trials = np.broadcast_to(trials, shape).reshape(-1, n_groups)
+    if pools is not None:
+        pools = np.broadcast_to(pools, shape).reshape(-1, n_groups)
+    losses = np.full(len(hits), -1.0 if is_ratio else 0.0)
+    levels = listed_levels(delta)
+    lower, upper = _bounds_at(levels, hits, trials, pools)
+    sizes = _rounded(trials)
+    for a in range(n_groups):
+        for b in range(n_groups):
+            if a == b:
+                continue
+            kinds, kind = np.unique(sizes[:, [a, b]], axis=0, return_inverse=True)
+            for place, (n_a, n_b) in enumerate(kinds):
+                rows = np.flatnonzero(kind.ravel() == place)
+                if n_a == 0 or n_b == 0:
+                    losses[rows] = 0.0 if is_ratio else 1.0
+                    continue
+                loss = _loss_of_pair(
+                    upper(rows, a), lower(rows, b), levels, n_a, n_b, delta, is_ratio
+                )
+                losses[rows] = np.maximum(losses[rows], loss)
+    return losses.reshape(shape[:-1])
+
+
+def _loss_of_pair(
+    upper: np.ndarray,
+    lower: np.ndarray,
+    levels: np.ndarray,
+    n_a: float,
+    n_b: float,
+    delta: float,
+    is_ratio: bool,
+) -> np.ndarray:
+    """max over intervals r and steps i with U_a(α_i) ≥ l_r of min(U_a(α_i), h_r) - L_b(β_{i+1}).
+
+    `upper` and `lower` hold the bounds of groups a and b at every level (levels, rows).
+    """
+    loss = np.full(upper.shape[1], -np.inf)
+    for steps in staircase(n_a, n_b, delta):
+        for alpha, beta in zip(steps.alphas, steps.betas, strict=True):
+            u = upper[np.searchsorted(levels, alpha)]
+            low = lower[np.searchsorted(levels, beta)]
+            value = np.minimum(u, steps.high) - low
+            if is_ratio:
+                value = -low / np.minimum(u, steps.high)
+            counts = u >= steps.low
+            loss = np.where(counts, np.maximum(loss, value), loss)
+    return loss
+
+
+def _rounded(sizes: np.ndarray) -> np.ndarray:
+    """Sizes to quarter octaves, so that few staircases are built; 0 stays 0."""
+    octaves = np.round(4 * np.log2(np.maximum(sizes, 1))) / 4
+    return np.where(sizes == 0, 0.0, 2**octaves)
+
+
+def _bounds_at(
+    levels: np.ndarray, hits: np.ndarray, trials: np.ndarray, pools: np.ndarray | None
+) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
+    """Lower and upper bounds as functions (rows, group) -> (levels, rows).
+
+    Each distinct cell is bounded once for every level.
+    """
+    whole = trials if pools is None else pools
+    cells, place = np.unique(
+        np.stack([hits.ravel(), trials.ravel(), whole.ravel()]),
+        axis=1,
+        return_inverse=True,
+    )
+    k, n, size = cells
+    place = place.reshape(hits.shape)
+    lower = np.empty((len(levels), len(k)))
+    upper = np.empty((len(levels), len(k)))
+    for at, level in enumerate(levels):
+        if pools is None:
+            lower[at], upper[at] = clopper_pearson(k, n, level)
+        else:
+            lower[at], upper[at] = hypergeometric_bounds(k, n, size, level)
+    return (
+        lambda rows, group: lower[:, place[rows, group]],
+        lambda rows, group: upper[:, place[rows, group]],
+    )
