@@ -1,6 +1,7 @@
 """Conformal fairness: prediction sets whose coverage is close across groups, by exact search and a real guarantee."""
 
 from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -12,7 +13,7 @@ _EXPORTS = {
 __all__ = ["FairConformalClassifier", "audit", "load_dataset"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """Import a public name at its first use, so that `import cfhelpers` costs nothing."""
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -89,10 +89,14 @@ def hypergeometric_bounds(
     k, n, whole = cells
     # upper: the largest M with Pr[at most k] > level; lower: the least with Pr[at least k] > level
     upper = _last_true(
-        k, whole - (n - k), lambda m: stats.hypergeom.cdf(k, whole, m, n) > level
+        k,
+        whole - (n - k),
+        lambda m: np.asarray(stats.hypergeom.cdf(k, whole, m, n) > level),
     )
     lower = whole - _last_true(
-        n - k, whole - k, lambda m: stats.hypergeom.cdf(n - k, whole, m, n) > level
+        n - k,
+        whole - k,
+        lambda m: np.asarray(stats.hypergeom.cdf(n - k, whole, m, n) > level),
     )
     size = np.maximum(whole, 1)
     return (

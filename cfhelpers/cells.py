@@ -6,7 +6,7 @@ every cell. Coverages, disparities, intervals and tests are all computed from th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -183,7 +183,9 @@ class CellCounts:
             Condition.EQUAL: counts[..., 0, :],
             Condition.DIFFERENT: counts[..., 1, :],
         }
-        return np.stack([parts[Condition(part)] for part in metric.conditions], axis=-2)
+        return np.stack(
+            [parts[Condition(str(part))] for part in metric.conditions], axis=-2
+        )
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,8 @@ class Shares:
     trials: np.ndarray
     labels: list[Any]
     group_names: list[Any]
-    prior_hits: np.ndarray | None = None
-    prior_trials: np.ndarray | None = None
+    prior_hits: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    prior_trials: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
 
     @property
     def values(self) -> np.ndarray:

@@ -8,7 +8,6 @@ candidates are the points of a grid that is fixed beforehand, tested from ∞ do
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -27,14 +26,13 @@ from cfhelpers._checks import (
     as_scores,
     one_of,
 )
-from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
+from cfhelpers._ordering import CellMap, Places, SortedScores, sort_scores
 from cfhelpers.conformal import conformal_quantile
-from cfhelpers.groups import Groups, as_groups
-from cfhelpers.metrics import Condition, FairnessMetric, Quantity, get_metric
+from cfhelpers.groups import as_groups
+from cfhelpers.metrics import FairnessMetric, get_metric
 
 TOLERANCE = 1e-12  # a gap of exactly c may lie this far above it in floating point
 MANY = 10**9  # more points than anyone has
-BATCH = 1_000_000  # kinds · grid points that are counted in one go
 
 
 class Guarantee(StrEnum):
@@ -364,7 +362,7 @@ class Calibration:
             return first_passing(ordered, cells)
         return fixed_sequence(ordered, cells, grid, level)
 
-    def _sort(self, cells: "CellMap", columns: list[int]) -> "SortedScores":
+    def _sort(self, cells: CellMap, columns: list[int]) -> SortedScores:
         """The scores above q̂ of these columns, ascending; found once if they are shared."""
         key = tuple(columns)
         if self.share and cells.metric.is_built_in and key in self._sorted:
@@ -375,344 +373,8 @@ class Calibration:
         return ordered
 
     @cached_property
-    def _places(self) -> "Places":
+    def _places(self) -> Places:
         return Places.of(self.scores)
-
-
-@dataclass(frozen=True)
-class Places:
-    """Scores as unsigned integers (n, K) in the same order.
-
-    The bits of positive floats are ordered like the floats, and integers have room for a
-    score's kind beside it: sorting such integers is far quicker than an argsort.
-    """
-
-    numbers: np.ndarray
-    dtype: np.dtype
-    levels: np.ndarray | None  # the score of every integer; None: the score's own bits
-
-    @classmethod
-    def of(cls, scores: np.ndarray) -> "Places":
-        signed = np.int32 if scores.dtype == np.float32 else np.int64
-        unsigned = np.uint32 if scores.dtype == np.float32 else np.uint64
-        has_sign_bit = scores.view(signed).min() < 0  # negative scores, and -0.0
-        if not has_sign_bit:
-            return cls(scores.view(unsigned), scores.dtype, None)
-        return cls.ranked(scores)
-
-    @classmethod
-    def ranked(cls, scores: np.ndarray) -> "Places":
-        """By rank among the distinct scores: for any scores, and slower."""
-        levels, rank = np.unique(scores, return_inverse=True)
-        numbers = rank.reshape(scores.shape).astype(np.uint32)
-        return cls(numbers, scores.dtype, levels)
-
-    def of_value(self, value: float) -> int:
-        """The integer of a score that occurs, or of infinity."""
-        if self.levels is not None:
-            return int(np.searchsorted(self.levels, value))
-        return int(np.asarray(value, self.dtype).view(self.numbers.dtype))
-
-    def values(self, numbers: np.ndarray) -> np.ndarray:
-        """The scores of some integers, float64."""
-        if self.levels is not None:
-            return self.levels[numbers].astype(np.float64)
-        return numbers.astype(self.numbers.dtype).view(self.dtype).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """What a score is: its label, whether that is the true label, and its cells.
-
-    Scores of one kind move the same cells. The kind of point i at the c-th column is
-    first_kind[c, rows[i]] + codes[i].
-    """
-
-    rows: np.ndarray
-    codes: np.ndarray
-    first_kind: np.ndarray
-    is_true: np.ndarray  # integers (kinds,): 1 for the scores of true labels
-
-    @classmethod
-    def by_group(cls, y: np.ndarray, groups: Groups, columns: list[int]) -> "Kinds":
-        """A kind per (column, true label equal or different, group): for built-in metrics."""
-        n_labels = int(y.max()) + 1
-        is_different = np.arange(n_labels) != np.asarray(columns)[:, None]
-        first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * len(groups)
-        is_true = np.tile(np.repeat([1, 0], len(groups)), len(columns))
-        codes = np.ascontiguousarray(groups.codes, np.int64)
-        return cls(np.ascontiguousarray(y), codes, first_kind, is_true)
-
-
-@dataclass(frozen=True)
-class CellMap:
-    """The cells that a metric compares for one threshold, and which kinds move which.
-
-    A cell is a family (a label and a filter), a part and a group. Predictive values have
-    two parts, Y = ỹ and Y ≠ ỹ, that are counted apart; coverages have one.
-    """
-
-    metric: FairnessMetric
-    labels: list[int]  # whose gap counts
-    columns: list[int]  # whose threshold it is
-    group_names: list[Any]
-    kinds: Kinds
-    kind_of_move: np.ndarray  # ascending
-    moves: np.ndarray  # (moves, 3): family, part, group
-    shape: tuple[int, int, int]  # families, parts, groups
-
-    @classmethod
-    def build(
-        cls,
-        metric: FairnessMetric,
-        labels: list[int],
-        columns: list[int],
-        y: np.ndarray,
-        groups: Groups,
-    ) -> "CellMap":
-        if metric.is_built_in:
-            kinds = Kinds.by_group(y, groups, columns)
-            kind_of_move, moves = _moves_by_group(metric, labels, columns, len(groups))
-        else:
-            kinds, kind_of_move, moves = _own_kinds(metric, labels, columns, y, groups)
-        n_families = len(labels) * len(metric.filters)
-        n_parts = 1
-        if metric.is_predictive:
-            n_families = len(labels)
-            n_parts = 2
-        elif not metric.per_label:
-            n_families = 1
-        return cls(
-            metric=metric,
-            labels=labels,
-            columns=columns,
-            group_names=groups.names,
-            kinds=kinds,
-            kind_of_move=kind_of_move,
-            moves=moves,
-            shape=(n_families, n_parts, len(groups)),
-        )
-
-    @property
-    def first_move(self) -> np.ndarray:
-        """Where the moves of every kind begin, and where the last ones end."""
-        return np.searchsorted(self.kind_of_move, np.arange(len(self.kinds.is_true) + 1))
-
-    def counts(self, of_kinds: np.ndarray) -> np.ndarray:
-        """Points per cell (families, parts, groups), from scores per kind."""
-        cells = np.zeros(self.shape, np.int64)
-        np.add.at(cells, tuple(self.moves.T), of_kinds[self.kind_of_move])
-        return cells
-
-    def cell_counts(self, covered: np.ndarray, totals: np.ndarray) -> CellCounts:
-        """From scores per kind, covered (…, kinds) and in all (kinds,)."""
-        n_groups = len(self.group_names)
-        if self.metric.is_built_in:
-            shape = (len(self.columns), 2, n_groups)
-            return CellCounts(
-                covered.reshape(*covered.shape[:-1], *shape),
-                totals.reshape(shape),
-                EQUAL_DIFFERENT,
-                self.group_names,
-            )
-        shape = (len(self.labels), len(self.metric.filters), n_groups)
-        in_cell = np.zeros((len(totals), math.prod(shape)), np.int64)
-        in_cell[self.kind_of_move, np.ravel_multi_index(self.moves.T, self.shape)] = 1
-        return CellCounts(
-            (covered @ in_cell).reshape(*covered.shape[:-1], *shape),
-            (totals @ in_cell).reshape(shape),
-            self.metric.filters,
-            self.group_names,
-        )
-
-    def losses(
-        self, covered: np.ndarray, totals: np.ndarray, level: float | None
-    ) -> np.ndarray:
-        """Loss of every label (…, labels) where sets are not full; level None: the paper's."""
-        counts = self.cell_counts(covered, totals)
-        if self.metric.is_built_in:
-            places = [self.columns.index(label) for label in self.labels]
-            shares = counts.shares(self.metric, places)
-        else:
-            shares = counts.shares(self.metric)
-        if level is None:
-            return shares.rank_losses().max(axis=-1)
-        return shares.confidence_losses(level).max(axis=-1)
-
-    def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
-        """Loss of every label at ∞: coverages are 1, and predictive values are the priors."""
-        if self.metric.quantity != Quantity.PPV:
-            n_labels = len(self.labels) if self.metric.per_label else 1
-            return np.full(n_labels, self.metric.no_loss)
-        if level is not None:
-            return self.losses(totals, totals, level)
-        sizes = self.counts(totals)
-        lower, upper = _sweep.rank_interval(sizes[:, 0], sizes.sum(axis=1))
-        return upper.max(axis=1) - lower.min(axis=1)
-
-
-def _moves_by_group(
-    metric: FairnessMetric, labels: list[int], columns: list[int], n_groups: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which cells the kinds of `Kinds.by_group` move: kinds, and cells (moves, 3)."""
-    kind = np.arange(2 * len(columns) * n_groups)
-    label_at = np.full(len(columns), -1)
-    for at, label in enumerate(labels):
-        label_at[columns.index(label)] = at
-    label_of_kind = label_at[kind // (2 * n_groups)]
-    is_equal = kind // n_groups % 2 == 0
-    group = kind % n_groups
-    if not metric.per_label:
-        zeros = np.zeros(is_equal.sum(), np.int64)
-        return kind[is_equal], np.stack([zeros, zeros, group[is_equal]], axis=1)
-    kinds = []
-    moves = []
-    for filter_at, condition in enumerate(metric.conditions):
-        keeps = label_of_kind >= 0
-        if condition == Condition.EQUAL:
-            keeps &= is_equal
-        elif condition == Condition.DIFFERENT:
-            keeps &= ~is_equal
-        if metric.is_predictive:
-            family = label_of_kind[keeps]
-            part = np.full(len(family), filter_at)
-        else:
-            family = label_of_kind[keeps] * len(metric.filters) + filter_at
-            part = np.zeros(len(family), np.int64)
-        kinds.append(kind[keeps])
-        moves.append(np.stack([family, part, group[keeps]], axis=1))
-    kind_of_move = np.concatenate(kinds)
-    order = np.argsort(kind_of_move, kind="stable")
-    return kind_of_move[order], np.concatenate(moves)[order]
-
-
-def _own_kinds(
-    metric: FairnessMetric,
-    labels: list[int],
-    columns: list[int],
-    y: np.ndarray,
-    groups: Groups,
-) -> tuple[Kinds, np.ndarray, np.ndarray]:
-    """Kinds and moves for filters of the user's own, whose cells may share points.
-
-    Points that lie in the same cells for every label, and have the same true label, are of
-    one type; a kind is a column and a type.
-    """
-    n_filters = len(metric.filters)
-    masks = []
-    cell_of_mask = []
-    types = y
-    for at, label in enumerate(labels):
-        for part, filter_ in enumerate(metric.filters):
-            for group, mask in enumerate(group_masks(filter_, y, groups, label)):
-                masks.append(mask)
-                cell_of_mask.append((columns.index(label), at * n_filters + part, group))
-                types = pd.factorize(2 * types + mask)[0]
-    n_types = int(types.max()) + 1
-    of_type = np.empty(n_types, np.int64)  # some point of every type
-    of_type[types] = np.arange(len(y))
-    first_kind = (np.arange(len(columns)) * n_types)[:, None]
-    is_true = (y[of_type] == np.asarray(columns)[:, None]).astype(np.int64).ravel()
-    kinds = Kinds(np.zeros(len(y), np.int64), types, first_kind, is_true)
-    kind_of_move = []
-    moves = []
-    for mask, (column, family, group) in zip(masks, cell_of_mask, strict=True):
-        for type_ in np.flatnonzero(mask[of_type]):
-            kind_of_move.append(column * n_types + type_)
-            moves.append((family, 0, group))
-    order = np.argsort(kind_of_move, kind="stable")
-    return (
-        kinds,
-        np.asarray(kind_of_move, np.int64)[order],
-        np.asarray(moves, np.int64).reshape(-1, 3)[order],
-    )
-
-
-@dataclass(frozen=True)
-class SortedScores:
-    """The scores above q̂ that one threshold decides on, ascending, each with its kind."""
-
-    order: np.ndarray  # (m,): (place - place of q̂) · 2^shift + kind
-    shift: int
-    places: Places
-    base: float
-    totals: np.ndarray  # scores of each kind
-    below: np.ndarray  # those of them up to q̂
-
-    def thresholds(self, passed: np.ndarray) -> np.ndarray:
-        """The threshold after so many scores: the last one of them, or q̂ after none."""
-        thresholds = np.full(len(passed), self.base)
-        last = self.order[passed[passed > 0] - 1]
-        thresholds[passed > 0] = self.places.values(self._numbers(last))
-        return thresholds
-
-    def passed(self, thresholds: np.ndarray) -> np.ndarray:
-        """How many scores are at most each threshold."""
-        values = self.places.values(self._numbers(self.order))
-        return np.searchsorted(values, thresholds, side="right")
-
-    def covered(self, passed: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Scores of each kind after so many (ascending): which entries, (entries, kinds)."""
-        n_kinds = len(self.totals)
-        kinds = (self.order & self.order.dtype.type(2**self.shift - 1)).astype(np.int64)
-        covered = self.below
-        done = 0
-        batch = max(1, BATCH // n_kinds)
-        for first in range(0, len(passed), batch):
-            some = passed[first : first + batch]
-            step = np.repeat(np.arange(len(some)), np.diff(some, prepend=done))
-            moved = np.bincount(
-                step * n_kinds + kinds[done : some[-1]], minlength=len(some) * n_kinds
-            )
-            counts = covered + moved.reshape(-1, n_kinds).cumsum(axis=0)
-            yield slice(first, first + len(some)), counts
-            covered = counts[-1]
-            done = some[-1]
-
-    def _numbers(self, order: np.ndarray) -> np.ndarray:
-        return (order >> self.order.dtype.type(self.shift)) + self.order.dtype.type(
-            self.places.of_value(self.base)
-        )
-
-
-def sort_scores(
-    places: Places, base: float, columns: list[int], kinds: Kinds
-) -> SortedScores:
-    """The finite scores above q̂ of these columns, ascending, each packed with its kind."""
-    n_kinds = len(kinds.is_true)
-    totals = np.zeros(n_kinds, np.int64)
-    below = np.zeros(n_kinds, np.int64)
-    shift = (n_kinds - 1).bit_length()
-    base_place = places.of_value(base)
-    top = places.of_value(np.inf)
-    largest = min(max(int(places.numbers.max()), base_place), top)
-    width = (largest - base_place).bit_length() + shift
-    if width > 64:
-        scores = places.numbers.view(places.dtype)
-        return sort_scores(Places.ranked(scores), base, columns, kinds)
-    whole = places.numbers.dtype.type
-    is_narrow = width <= 32 and whole is np.uint32
-    # Room for every score: memory that is not written to costs nothing.
-    order = np.empty(
-        len(places.numbers) * len(columns), np.uint32 if is_narrow else np.uint64
-    )
-    collect, _ = _sweep.compiled()
-    n_above = collect(
-        places.numbers,
-        np.asarray(columns),
-        kinds.rows,
-        kinds.codes,
-        kinds.first_kind,
-        whole(base_place),
-        whole(top),
-        order.dtype.type(shift),
-        order,
-        totals,
-        below,
-    )
-    order = order[:n_above]
-    order.sort()
-    return SortedScores(order, shift, places, base, totals, below)
 
 
 @dataclass(frozen=True)
@@ -970,7 +632,7 @@ class Search:
             labels.append(np.full(own.sum(), curve.cells.columns[0]))
             losses.append(curve.losses[own])
             thresholds.append(curve.thresholds[own])
-        all_losses = np.concatenate(losses or [[]])
+        all_losses = np.concatenate([*losses, np.empty(0)])
         in_sets = np.full(len(all_losses), self.others_in_sets)
         hits = np.full(len(all_losses), self.others_hits)
         for curve in self.curves:
@@ -980,9 +642,9 @@ class Search:
             hits += own_hits
         columns = {}
         if self.classwise:
-            columns["label"] = np.concatenate(labels or [[]])
+            columns["label"] = np.concatenate([*labels, np.empty(0, np.int64)])
         columns["closeness"] = self.metric.closeness(all_losses)
-        columns["threshold"] = np.concatenate(thresholds or [[]])
+        columns["threshold"] = np.concatenate([*thresholds, np.empty(0)])
         columns["mean_set_size"] = in_sets / self.shape[0]
         columns["coverage"] = hits / self.shape[0]
         return pd.DataFrame(columns)
