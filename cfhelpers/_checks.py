@@ -25,7 +25,23 @@ def as_array(values: ArrayLike) -> np.ndarray:
     """
     if hasattr(values, "detach"):
         values = values.detach().cpu()
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        return _with_missing(values)
     return np.asarray(values)
+
+
+def as_pandas(values: Any) -> Any:
+    """Polars and Arrow objects as pandas ones; everything else as it is.
+
+    Examples
+    --------
+    >>> as_pandas([1, 2])
+    [1, 2]
+    """
+    library = type(values).__module__.partition(".")[0]
+    if library not in ("polars", "pyarrow"):
+        return values
+    return values.to_pandas()
 
 
 def as_scores(values: ArrayLike, name: str = "scores") -> np.ndarray:
@@ -88,6 +104,8 @@ def as_labels(values: ArrayLike, n: int, n_classes: int) -> np.ndarray:
     """
     array = _as_column(values, "y", n)
     wanted = f"labels must be integers from 0 to {n_classes - 1}"
+    if array.dtype == bool and n_classes != 2:
+        raise ValueError(f"y: found {bool(array[0])} in row 0; {wanted}")
     if array.dtype.kind not in "iub":
         entries = pd.Series(array, dtype=object)
         numbers = pd.to_numeric(entries, errors="coerce").to_numpy(np.float64)
@@ -147,7 +165,8 @@ def as_fraction(value: Any, name: str, include_one: bool = False) -> float:
     Examples
     --------
     >>> as_fraction("0.1", "alpha")
-    0.1
+    Traceback (most recent call last):
+    ValueError: alpha: found '0.1'; wanted a number in (0, 1)
     >>> as_fraction(1, "alpha")
     Traceback (most recent call last):
     ValueError: alpha: found 1; wanted a number in (0, 1)
@@ -156,6 +175,8 @@ def as_fraction(value: Any, name: str, include_one: bool = False) -> float:
         wanted = "wanted a number in (0, 1]"
     else:
         wanted = "wanted a number in (0, 1)"
+    if isinstance(value, str | bytes | bool | np.bool_):
+        raise ValueError(f"{name}: found {value!r}; {wanted}")
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -165,6 +186,20 @@ def as_fraction(value: Any, name: str, include_one: bool = False) -> float:
     if not 0 < number < 1:
         raise ValueError(f"{name}: found {number:g}; {wanted}")
     return number
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that merely counts as true.
+
+    Examples
+    --------
+    >>> as_flag("yes", "classwise")
+    Traceback (most recent call last):
+    ValueError: classwise: found 'yes'; wanted True or False
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}: found {value!r}; wanted True or False")
+    return bool(value)
 
 
 def one_of(value: Any, name: str, choices: Sequence[str]) -> str:
@@ -278,6 +313,10 @@ def as_positive_labels(values: ArrayLike | None, n_classes: int) -> list[int]:
             f"positive_labels: found none; wanted at least one label from 0 to "
             f"{n_classes - 1}"
         )
+    if any(isinstance(label, bool) for label in labels):
+        raise ValueError(
+            f"positive_labels: found the mask {labels}; wanted labels, such as [1, 2]"
+        )
     for label in labels:
         if label not in range(n_classes):
             raise ValueError(
@@ -285,6 +324,15 @@ def as_positive_labels(values: ArrayLike | None, n_classes: int) -> list[int]:
                 f"{n_classes - 1}"
             )
     return sorted({int(label) for label in labels})
+
+
+def _with_missing(values: np.ma.MaskedArray) -> np.ndarray:
+    """A masked array with NaN, or None, where it is masked."""
+    if values.dtype.kind == "f":
+        return values.filled(np.nan)
+    entries = values.data.astype(object)
+    entries[np.ma.getmaskarray(values)] = None
+    return entries
 
 
 def _as_floats(values: ArrayLike, name: str) -> np.ndarray:

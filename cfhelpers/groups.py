@@ -1,6 +1,6 @@
 """Groups of people: a name for every point, kept as integer codes."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfhelpers._checks import as_array
+from cfhelpers._checks import as_array, as_pandas
 
 _PANDAS = (pd.DataFrame, pd.Series, pd.Categorical, pd.Index)
 
@@ -16,6 +16,9 @@ _PANDAS = (pd.DataFrame, pd.Series, pd.Categorical, pd.Index)
 @dataclass(frozen=True)
 class Groups:
     """A group per point: integer codes (n,) and the names they stand for.
+
+    A name that no point has is a declared group: it is compared like any other, and
+    nothing is known about it.
 
     Examples
     --------
@@ -51,33 +54,104 @@ class Groups:
         """The groups of some of the points; names that none of them has are kept."""
         return Groups(self.codes[rows], self.names)
 
+    def pool(self, names: Iterable[Any]) -> "Groups":
+        """One group made of several, after all others; it is named after them.
+
+        Examples
+        --------
+        >>> as_groups(["a", "b", "c", "b"], 4).pool(["a", "c"]).names
+        ['b', 'pooled: a, c']
+        """
+        pooled = self._places(names)
+        kept = [place for place in range(len(self)) if place not in pooled]
+        new_codes = np.full(len(self), len(kept))
+        new_codes[kept] = np.arange(len(kept))
+        listed = ", ".join(str(self.names[place]) for place in pooled)
+        new_names = [self.names[place] for place in kept]
+        return Groups(new_codes[self.codes], [*new_names, f"pooled: {listed}"])
+
+    def leave_out(self, names: Iterable[Any]) -> tuple["Groups", np.ndarray]:
+        """Without some groups: the groups of the other points, and which points they are.
+
+        Examples
+        --------
+        >>> others, is_kept = as_groups(["a", "b", "c", "b"], 4).leave_out(["a", "c"])
+        >>> others.names
+        ['b']
+        >>> is_kept.tolist()
+        [False, True, False, True]
+        """
+        left_out = self._places(names)
+        kept = [place for place in range(len(self)) if place not in left_out]
+        new_codes = np.full(len(self), -1)
+        new_codes[kept] = np.arange(len(kept))
+        is_kept = ~np.isin(self.codes, left_out)
+        kept_names = [self.names[place] for place in kept]
+        return Groups(new_codes[self.codes[is_kept]], kept_names), is_kept
+
+    def _places(self, names: Iterable[Any]) -> list[int]:
+        """Where these names stand among all."""
+        return sorted(self.names.index(name) for name in names)
+
 
 def as_groups(values: Any, n: int) -> Groups:
     """Groups from one column of hashable values, or from several columns.
 
-    Several columns give one group per combination that occurs, named by a tuple.
-    Names are sorted where they can be, and keep the order in which they occur where not.
+    Parameters
+    ----------
+    values : (n,), or several columns
+        Lists, arrays, pandas, polars and Arrow objects. Several columns give one group
+        per combination that occurs, named by a tuple. Unused categories of a single
+        categorical column are declared groups, without points; of several columns only
+        combinations that occur are groups.
+    n : int
+        The number of points.
+
+    Returns
+    -------
+    Groups
+        Names are sorted where they can be, and keep the order in which they occur where
+        not.
+
+    Examples
+    --------
+    >>> seen = pd.Categorical(["a", "b", "a"], categories=["a", "b", "c"])
+    >>> as_groups(seen, 3).counts.tolist()
+    [2, 1, 0]
     """
     if isinstance(values, Groups):
+        _check_length(len(values.codes), n)
         return values
     if values is None:
         raise ValueError(
             f"groups: found None; wanted one group for each of the {n} points"
         )
     columns = _columns(values)
-    if not columns or len(columns[0]) != n:
-        found = len(columns[0]) if columns else 0
-        raise ValueError(
-            f"groups: found {found} rows for {n} points; wanted one group for each point"
-        )
+    _check_length(len(columns[0]) if columns else 0, n)
     if len(columns) == 1:
         codes, names = _factorize(columns[0], "groups")
         return Groups(codes, names)
     return _combinations(columns)
 
 
+def _check_length(found: int, n: int) -> None:
+    """One group for each of n points."""
+    if found != n:
+        raise ValueError(
+            f"groups: found {found} rows for {n} points; wanted one group for each point"
+        )
+
+
 def _columns(values: Any) -> list[Any]:
     """The columns of whatever holds groups; one for a plain list."""
+    if isinstance(values, Mapping | Set | str | bytes):
+        raise ValueError(
+            f"groups: found a {type(values).__name__}; wanted one group for each point, "
+            "in the order of the points: a list, an array, a column, or a data frame"
+        )
+    values = as_pandas(values)
+    if isinstance(values, Iterator):
+        values = list(values)
     if isinstance(values, list | tuple):
         is_several = len(values) > 0 and all(
             isinstance(row, tuple | list) for row in values
@@ -87,12 +161,24 @@ def _columns(values: Any) -> list[Any]:
         else:
             values = pd.Series(list(values), dtype=None if len(values) else object)
     elif not isinstance(values, _PANDAS):
-        values = as_array(values)
-        if values.ndim == 2:
-            values = pd.DataFrame(values)
+        values = _array_of_columns(values)
     if isinstance(values, pd.DataFrame):
-        return [values[name] for name in values]
+        return [values.iloc[:, place] for place in range(values.shape[1])]
     return [values]
+
+
+def _array_of_columns(values: Any) -> Any:
+    """An array (n,), or a frame from an array (n, columns)."""
+    array = as_array(values)
+    if array.ndim == 0 and isinstance(values, Iterable):
+        return pd.Series(list(values))  # such as a dictionary's values
+    if array.ndim == 1:
+        return array
+    if array.ndim == 2:
+        return pd.DataFrame(array)
+    raise ValueError(
+        f"groups: found shape {array.shape}; wanted (n,), or (n, columns) for several"
+    )
 
 
 def _combinations(columns: list[pd.Series]) -> Groups:
@@ -123,12 +209,11 @@ def _factorize(column: Any, name: str) -> tuple[np.ndarray, list[Any]]:
             is_present = np.bincount(codes) > 0
             present = np.flatnonzero(is_present)
             return (np.cumsum(is_present) - 1)[codes], (present + lowest).tolist()
-    codes, found = pd.factorize(column)
+    codes, names = _codes_and_names(column, name)
     if codes.min() < 0:
         raise ValueError(
             f"{name}: row {codes.argmin()} is missing; every point needs a group"
         )
-    names = found.tolist()
     try:
         order = sorted(range(len(names)), key=names.__getitem__)
     except TypeError:  # names that cannot be ordered
@@ -136,3 +221,15 @@ def _factorize(column: Any, name: str) -> tuple[np.ndarray, list[Any]]:
     rank = np.empty(len(order), np.intp)
     rank[order] = np.arange(len(order))
     return rank[codes], [names[i] for i in order]
+
+
+def _codes_and_names(column: Any, name: str) -> tuple[np.ndarray, list[Any]]:
+    """Codes and names in any order, declared categories among them; -1 is missing."""
+    if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        column = pd.Categorical(column)
+        return column.codes.astype(np.intp), column.categories.tolist()
+    try:
+        codes, found = pd.factorize(column)
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}; wanted values that can be hashed") from None
+    return codes, found.tolist()

@@ -1,15 +1,22 @@
 """Non-conformity scores: probabilities (n, K) in, scores (n, K) out.
 
-A larger score is a stranger label.
+A larger score is a stranger label. `person_u` draws the random number that APS and RAPS
+take for every person.
 """
 
+import hashlib
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from cfhelpers._checks import as_probabilities, as_uniforms
+from cfhelpers._content import as_table, row_bits
 
 PENALTY = 0.01  # of RAPS, where nothing is said
 K_REG = 1
+ROWS_AT_ONCE = 65_536  # whose content is in memory beside the rows
 FEW_CLASSES = 12  # up to here comparing every pair of labels is quicker than sorting
 
 
@@ -132,6 +139,60 @@ def raps_maximum(n_classes: int, penalty: float = PENALTY, k_reg: int = K_REG) -
     2.0
     """
     return 1 + penalty * max(n_classes - k_reg, 0)
+
+
+def person_u(rows_or_ids: Any, seed: int, purpose: str = "u") -> np.ndarray:
+    """A number in [0, 1) for every person, always the same for the same person.
+
+    It is the SipHash of the person's id, or of the row's content, keyed by the seed. So
+    it depends neither on the other people in the batch nor on their order, and it is the
+    same in every process. Between people and between seeds it looks independent.
+
+    Parameters
+    ----------
+    rows_or_ids : (n,) ids, or (n, d) rows
+        Numbers, text, dates, or a mix: arrays, data frames, lists. Numbers count as
+        float64: 7 and 7.0 are one id, 7 and "7" are two. Equal rows share their number.
+    seed : int
+        From 0.
+    purpose : str
+        Numbers for different purposes have nothing to do with each other.
+
+    Returns
+    -------
+    numbers in [0, 1) (n,)
+
+    Examples
+    --------
+    >>> person_u([7, "7", 7.0], seed=0).round(4).tolist()
+    [0.8186, 0.5978, 0.8186]
+    >>> person_u([[1.5, 0.0], [1.5, -0.0]], seed=0).round(4).tolist()
+    [0.4216, 0.4216]
+    """
+    key = _hash_key(seed, purpose)
+    table = as_table(rows_or_ids)
+    n = table.shape[0]
+    u = np.empty(n)
+    for first in range(0, n, ROWS_AT_ONCE):
+        some = slice(first, first + ROWS_AT_ONCE)
+        if isinstance(table, pd.DataFrame | pd.Series):
+            bits = row_bits(table.iloc[some])
+        else:
+            bits = row_bits(table[some])
+        if bits.shape[1] == 0:
+            raise ValueError("rows: found no columns; wanted at least one")
+        contents = bits.view(f"V{8 * bits.shape[1]}").ravel().astype(object)
+        hashes = pd.util.hash_array(contents, hash_key=key, categorize=False)
+        u[some] = (hashes >> np.uint64(11)) * 2.0**-53  # 53 bits fill a float64
+    return u
+
+
+def _hash_key(seed: int, purpose: str) -> str:
+    """The 16 characters that key the hash."""
+    is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not is_integer or seed < 0:
+        raise ValueError(f"seed: found {seed!r}; wanted an integer from 0")
+    return hashlib.sha256(f"{purpose}:{seed}".encode()).hexdigest()[:16]
 
 
 def _by_comparison(
