@@ -14,7 +14,7 @@ from cfhelpers.conformal import conformal_quantile, coverage, efficiency, predic
 from cfhelpers.datasets import load_dataset, resplit, split, tune_halves
 from cfhelpers.graph_scores import cfgnn, daps, held_out_size
 from cfhelpers.scores import aps, raps, tps
-from cfhelpers.study import models
+from cfhelpers.study import models, scoring
 from cfhelpers.study.scoring import (
     DIFFUSIONS,
     PENALTIES,
@@ -528,13 +528,13 @@ def test_the_rows_that_tune_calibrate_and_test_are_disjoint(
 ):
     seen, places = [], {"raps": "tune_raps", "daps": "tune_daps", "cfgnn": "cfgnn"}
     if name in places:
-        real = getattr(graph_scores, places[name])
+        real = getattr(scoring, places[name])
 
         def spy(*arguments, **options):
             seen.append(arguments)
             return real(*arguments, **options)
 
-        monkeypatch.setattr(graph_scores, places[name], spy)
+        monkeypatch.setattr(scoring, places[name], spy)
     pool = set(np.flatnonzero(np.isin(parts, ["calibration", "test"])).tolist())
     for seed in range(3):
         scored = score(data, probs, parts, name, seed)
@@ -606,7 +606,7 @@ def test_labels_of_calibration_and_test_rows_have_no_say_in_the_scores(
         "tune_halves": tune_halves(data, resplit(data, parts, 3), 3),
     }
     for step, result in divided.items():
-        monkeypatch.setattr(graph_scores, step, lambda *_, result=result: result)
+        monkeypatch.setattr(scoring, step, lambda *_, result=result: result)
     fresh(monkeypatch, tmp_path, "others")
     other = score(replace(data, y=change_labels(data, reported)), probs, parts, name, 3)
     assert np.array_equal(first.scores, other.scores) and first.chosen == other.chosen
@@ -720,7 +720,7 @@ def credit(tmp_path_factory):
     data = load_dataset("credit", graph="published")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paths, "ARTIFACTS", tmp_path_factory.mktemp("artifacts"))
-        yield data, models.base_model(data, "xgboost", progress=False)
+        yield data, models.base_model(data, split(data, 0), "xgboost", progress=False)
 
 
 def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_those_of_aps(

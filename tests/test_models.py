@@ -10,7 +10,7 @@ from toy import toy
 from cfhelpers import paths
 from cfhelpers.conformal import conformal_quantile, efficiency, prediction_sets
 from cfhelpers.datasets import load_dataset, split
-from cfhelpers.study import models, presets, tuning
+from cfhelpers.study import models, presets, training
 from cfhelpers.study.scoring import score_split
 
 xgboost = pytest.importorskip("xgboost")
@@ -34,7 +34,7 @@ def fitted(credit, tmp_path_factory):
     """The quick base model of real Credit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paths, "ARTIFACTS", tmp_path_factory.mktemp("artifacts"))
-        return models.base_model(credit, progress=False)
+        return models.base_model(credit, split(credit, 0), progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def parts(data):
 
 
 def train(data, parts, model="xgboost", parameters=FAST, **options):
-    return models.train(data, parts, model, parameters, **options)
+    return training.train(data, parts, model, parameters, **options)
 
 
 # settings
@@ -64,9 +64,14 @@ def test_the_papers_presets_are_those_of_the_reference_text(shared, credit):
         name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         printed[name] = [float(number) for cell in cells for number in cell.split("/")]
     assert list(printed) == ["Credit", "ACSIncome", "ACSEducation"]
-    # the table's columns in the order of models.NAMES
-    assert models.NAMES[:4] == ("learning_rate", "n_estimators", "max_depth", "gamma")
-    assert models.NAMES[4:] == (
+    # the table's columns in the order of training.XGBOOST_PARAMETERS
+    assert training.XGBOOST_PARAMETERS[:4] == (
+        "learning_rate",
+        "n_estimators",
+        "max_depth",
+        "gamma",
+    )
+    assert training.XGBOOST_PARAMETERS[4:] == (
         "colsample_bytree",
         "colsample_bylevel",
         "colsample_bynode",
@@ -95,7 +100,7 @@ def test_both_profiles_have_a_preset_for_every_table():
 def test_a_graph_models_preset_is_what_tuning_stored_for_this_dataset_and_source(
     data, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(tuning, "SETTINGS", tmp_path / "settings.yaml")
+    monkeypatch.setattr(presets, "SETTINGS", tmp_path / "settings.yaml")
     assert presets.preset(data, "gcn") == {}
     presets.save_best("quick", data, "gcn", {"parameters": {"lr": 0.03, "layers": 1}})
     assert presets.preset(data, "gcn") == {"lr": 0.03, "layers": 1}
@@ -144,7 +149,7 @@ def test_training_on_credit_stops_before_the_last_tree_and_keeps_the_best(credit
     trees, trained = fitted.parameters["n_estimators"], len(fitted.history)
     best = int(fitted.history["loss"].argmin())
     assert trained < trees
-    assert trained == best + models.PATIENCE + 1
+    assert trained == best + training.PATIENCE + 1
     assert fitted.history["held_out"][best] == pytest.approx(
         fitted.accuracy["valid"], abs=1e-6
     )
@@ -156,7 +161,7 @@ def test_the_quick_preset_of_credit_is_as_good_as_the_papers(credit, fitted):
     )
     if quick == paper:
         return  # nothing can be closer
-    probs, _ = models.train(credit, fitted.parts, "xgboost", paper)
+    probs, _ = training.train(credit, fitted.parts, "xgboost", paper)
     valid = fitted.parts == "valid"
     assert (
         fitted.accuracy["valid"]
@@ -197,17 +202,20 @@ def test_the_same_seed_gives_the_same_probabilities_and_another_seed_others(data
 
 
 def test_credit_computed_again_is_the_same_bit_for_bit(credit, fitted):
-    again, _ = models.train(credit, fitted.parts, "xgboost", fitted.parameters, seed=0)
+    again, _ = training.train(credit, fitted.parts, "xgboost", fitted.parameters, seed=0)
     assert np.array_equal(again, fitted.probs)
 
 
-def test_the_seed_splits_the_rows_unless_parts_are_given(artifacts, data, parts):
-    by_seed = models.base_model(data, "xgboost", parameters=FAST, seed=5, progress=False)
-    assert np.array_equal(by_seed.parts, split(data, 5)) and by_seed.seed == 5
-    given = models.base_model(
-        data, "xgboost", parameters=FAST, seed=5, parts=parts, progress=False
-    )
-    assert np.array_equal(given.parts, parts)
+def test_the_parts_are_those_that_were_given_whatever_the_seed(artifacts, data, parts):
+    for seed in (0, 5):
+        given = models.base_model(
+            data, parts, "xgboost", parameters=FAST, seed=seed, progress=False
+        )
+        assert np.array_equal(given.parts, parts) and given.seed == seed
+        probs, _ = train(data, parts, seed=seed)
+        assert np.array_equal(given.probs, probs)
+    with pytest.raises(TypeError, match="parts"):
+        models.base_model(data, progress=False)  # the split is said, never guessed
 
 
 def test_a_learning_rate_too_large_stops_at_once(data, parts):
@@ -216,7 +224,9 @@ def test_a_learning_rate_too_large_stops_at_once(data, parts):
         parts,
         parameters={"learning_rate": 1.0, "max_depth": 8, "n_estimators": 300},
     )
-    assert len(history["loss"]) == np.argmin(history["loss"]) + models.PATIENCE + 1 < 100
+    assert (
+        len(history["loss"]) == np.argmin(history["loss"]) + training.PATIENCE + 1 < 100
+    )
 
 
 def test_too_few_trees_to_stop_are_all_grown(data, parts):
@@ -243,7 +253,7 @@ def relabel(data, rows):
     return replace(data, y=y)
 
 
-@pytest.mark.parametrize("model", models.MODELS)
+@pytest.mark.parametrize("model", training.MODELS)
 def test_labels_of_calibration_and_test_rows_have_no_influence(data, parts, model):
     parameters = FAST if model == "xgboost" else {"hidden_channels": 8}
     if model != "xgboost":
@@ -294,7 +304,7 @@ def test_xgboost_does_not_look_at_the_graph(data, parts):
 def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(
     artifacts, data, parts, monkeypatch
 ):
-    calls, real = [], models.train
+    calls, real = [], training.train
 
     def counted(*arguments, **options):
         calls.append(1)
@@ -309,8 +319,8 @@ def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(
         before = len(calls)
         found = models.base_model(
             data,
+            parts,
             "xgboost",
-            parts=parts,
             parameters=parameters,
             progress=False,
             **{"device": "cpu"} | options,
@@ -345,7 +355,7 @@ def test_a_base_model_is_read_for_the_same_key_and_computed_for_any_other(
         assert not ask(**change)[1], what
     monkeypatch.setitem(versions, "xgboost", "3.1")
     assert ask()[1], "library"
-    monkeypatch.setattr(models, "PATIENCE", 5)
+    monkeypatch.setattr(training, "PATIENCE", 5)
     assert ask()[1], "patience"
     monkeypatch.setattr(
         models, "train", lambda *_, **__: real(data, parts, "xgboost", FAST)
@@ -369,7 +379,7 @@ def test_a_graph_models_key_has_its_edges_and_its_defaults(
 
     def ask(data=data, **options):
         models.base_model(
-            data, "gcn", parts=parts, **{"parameters": {}, "progress": False} | options
+            data, parts, "gcn", **{"parameters": {}, "progress": False} | options
         )
         return len(calls)
 
@@ -382,7 +392,7 @@ def test_a_graph_models_key_has_its_edges_and_its_defaults(
 
 
 def test_files_hold_numbers_that_need_no_pickle(artifacts, data, parts):
-    models.base_model(data, "xgboost", parameters=FAST, parts=parts, progress=False)
+    models.base_model(data, parts, "xgboost", parameters=FAST, progress=False)
     (path,) = artifacts.iterdir()
     with np.load(path, allow_pickle=False) as stored:
         assert {stored[name].dtype.kind for name in stored.files} == {"f", "U"}
@@ -409,25 +419,21 @@ def test_without_a_name_a_graph_is_given_the_model_with_the_best_validation_accu
 
     monkeypatch.setattr(models, "train", fake)
     monkeypatch.setattr(
-        tuning,
+        presets,
         "load_settings",
         lambda profile: {("toy", "simulated", "gat"): {"parameters": {"lr": 1}}},
     )
-    assert models.base_model(data, parts=parts, progress=False).model == "sage"
+    assert models.base_model(data, parts, progress=False).model == "sage"
     assert seen == {"gcn": {}, "sage": {}, "gat": {"lr": 1}}
-    models.base_model(data, parts=parts, parameters={"lr": 0.5}, progress=False)
+    models.base_model(data, parts, parameters={"lr": 0.5}, progress=False)
     assert seen == {name: {"lr": 0.5} for name in ("gcn", "sage", "gat")}
 
 
 def test_a_graph_model_is_trained_stored_and_described(artifacts, data, parts):
     pytest.importorskip("torch_geometric")
     parameters = {"hidden_channels": 8, "layers": 1}
-    found = models.base_model(
-        data, "gcn", parts=parts, parameters=parameters, progress=False
-    )
-    again = models.base_model(
-        data, "gcn", parts=parts, parameters=parameters, progress=False
-    )
+    found = models.base_model(data, parts, "gcn", parameters=parameters, progress=False)
+    again = models.base_model(data, parts, "gcn", parameters=parameters, progress=False)
     assert (
         np.array_equal(found.probs, again.probs) and len(list(artifacts.iterdir())) == 1
     )
@@ -466,21 +472,21 @@ def test_a_graph_model_is_trained_stored_and_described(artifacts, data, parts):
     ],
     ids=str,
 )
-def test_what_there_is_not_is_told(artifacts, data, options, message):
+def test_what_there_is_not_is_told(artifacts, data, parts, options, message):
     pytest.importorskip("torch_geometric")
     with pytest.raises(ValueError, match=message):
-        models.base_model(data, progress=False, **options)
+        models.base_model(data, parts, progress=False, **options)
     assert not artifacts.exists() or not list(artifacts.iterdir())
 
 
 @pytest.mark.parametrize("model", [None, "gcn", "gat"])
-def test_a_graph_model_for_data_without_edges_is_told(artifacts, data, model):
+def test_a_graph_model_for_data_without_edges_is_told(artifacts, data, parts, model):
     pytest.importorskip("torch_geometric")
     with pytest.raises(
         ValueError,
         match=r"model: found 'g[ca].' for toy without edges; wanted 'xgboost', or its graph",
     ):
-        models.base_model(replace(data, edge_index=None), model, progress=False)
+        models.base_model(replace(data, edge_index=None), parts, model, progress=False)
 
 
 @pytest.mark.parametrize("model", ["xgboost", "gcn"])
@@ -534,18 +540,18 @@ def test_xgboost_uses_a_gpu_that_is_there_and_that_it_can_use(
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": cuda})
-    models._device.cache_clear()
+    training.choose_device.cache_clear()
     try:
-        assert models._device("xgboost") == device
+        assert training.choose_device("xgboost") == device
     finally:
-        models._device.cache_clear()
+        training.choose_device.cache_clear()
 
 
 def test_a_graph_model_uses_the_device_of_torch(monkeypatch):
     gnn = pytest.importorskip("cfhelpers.gnn")
     monkeypatch.setattr(gnn.torch.cuda, "is_available", lambda: True)
-    models._device.cache_clear()
+    training.choose_device.cache_clear()
     try:
-        assert models._device("gat") == "cuda"
+        assert training.choose_device("gat") == "cuda"
     finally:
-        models._device.cache_clear()
+        training.choose_device.cache_clear()

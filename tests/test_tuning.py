@@ -21,7 +21,7 @@ import yaml
 from cfhelpers import paths
 from cfhelpers.datasets import Dataset, split
 from cfhelpers.datasets._dataset import symmetric, undirected
-from cfhelpers.study import presets, tuning
+from cfhelpers.study import presets, training, tuning
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -160,13 +160,11 @@ def test_rows_that_calibrate_or_test_have_no_say_in_the_choice(
 
 def test_the_objective_is_the_mean_validation_accuracy_over_seeds():
     pytest.importorskip("xgboost")
-    from cfhelpers.study import models
-
     data, sample = small(), XGBOOST | {"subsample": 0.5}
     parts = split(data, 0)
     valid = parts == "valid"
     fitted = [
-        models.train(data, parts, "xgboost", sample, seed=seed)[0] for seed in (3, 4, 5)
+        training.train(data, parts, "xgboost", sample, seed=seed)[0] for seed in (3, 4, 5)
     ]
     values = [(probs.argmax(1) == data.y)[valid].mean() for probs in fitted]
     found = tuning._objective(sample, "xgboost", data, parts, None, [3, 4, 5])
