@@ -3,7 +3,6 @@
 `python -m cfhelpers.datasets.credit` fits the model again and rewrites its file.
 """
 
-import hashlib
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -15,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from cfhelpers import paths
+from cfhelpers._cache import cached
 from cfhelpers.datasets._dataset import (
     Dataset,
     Source,
@@ -246,15 +246,13 @@ def similarity_edges(
 
 
 def _graph(table: pd.DataFrame, kind: str) -> np.ndarray:
-    """The edges of a graph, built once and kept by a name that changes with the table."""
-    hashes = pd.util.hash_pandas_object(table, index=False).to_numpy()
-    key = hashlib.sha256(hashes.tobytes()).hexdigest()[:12]
-    path = paths.ARTIFACTS / f"credit_edges_{kind}_{key}.npy"
-    if not path.exists():
-        edges = similarity_edges(table, GRAPHS[kind])
-        with paths.atomic_write(path) as partial:
-            np.save(partial, edges)
-    return np.load(path)
+    """The edges of a graph, built once and kept in artifacts/."""
+
+    def compute() -> dict[str, np.ndarray]:
+        return {"edges": similarity_edges(table, GRAPHS[kind])}
+
+    key = {"table": table, "left_out": GRAPHS[kind]}
+    return cached(f"credit-edges-{kind}", key, compute, code=__name__)["edges"]
 
 
 def credit_probabilities() -> tuple[np.ndarray, np.ndarray]:
