@@ -402,10 +402,20 @@ def _closeness_from_text(closeness: Any) -> Any:
     """What `audit` takes for a closeness, from "0.1" or "metric=0.1, …"."""
     if not isinstance(closeness, str):
         return closeness
+    if not closeness:
+        return None
     if "=" not in closeness:
-        return closeness or None
+        return _number_from_text(closeness)
     by_metric = {}
     for item in list_items(closeness):
         metric, _, value = item.partition("=")
-        by_metric[metric] = value
+        by_metric[metric] = _number_from_text(value)
     return by_metric
+
+
+def _number_from_text(text: str) -> float | str:
+    """A number, or the text itself, which is refused where a number is wanted."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
