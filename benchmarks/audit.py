@@ -1,7 +1,8 @@
 """The audit beside fairlearn's MetricFrame on the same sets, and on a million rows.
 
-`python benchmarks/audit.py` prints both; with `--write` they are kept in benchmarks/audit.md. fairlearn is in the extra
-`bench`. Run it with one thread (OMP_NUM_THREADS=1). Beside fairlearn, processor time is counted, which depends less on
+`python benchmarks/audit.py` prints both; with `--write` they are kept in
+benchmarks/audit.md. fairlearn is in the extra `bench`. Run it with one thread
+(OMP_NUM_THREADS=1). Beside fairlearn, processor time is counted, which depends less on
 what else the machine does.
 """
 
@@ -10,6 +11,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,22 @@ import pandas as pd
 from run import markdown, population, seconds
 
 from cfhelpers import audit, conformal, fairness, paths, scores
-from cfhelpers.auditing import audit_file
+from cfhelpers.auditing import Audit, audit_file
 from cfhelpers.auditing.reading import read_table
 
-LEAST_RATIO, MOST_SECONDS = 500, 10
+LEAST_RATIO = 500
+MOST_SECONDS = 10
+# The rates of fairlearn, and the metrics whose coverages they are.
+METRIC_OF_RATE = {
+    "selection_rate": "demographic_parity",
+    "true_positive_rate": "equal_opportunity",
+    "false_positive_rate": "predictive_equality",
+    "precision_score": "predictive_parity",
+}
 
 
 def draw(n: int, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """TPS sets of a simulated population with nine skewed groups, true labels, and groups by name."""
+    """TPS sets of a simulated population with nine groups, true labels, and groups."""
     probs, y, groups = population(n_classes).draw(n, np.random.default_rng(1))
     return conformal.prediction_sets(scores.tps(probs), 0.9), y, groups
 
@@ -33,111 +43,110 @@ def draw(n: int, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def with_metric_frame(
     sets: np.ndarray, y: np.ndarray, groups: np.ndarray, names: list[str]
 ) -> pd.DataFrame:
-    """These rates of every label by group: a frame per label, as its documentation shows."""
+    """These rates of every label by group: a frame per label, as documented."""
     from fairlearn import metrics
     from sklearn.metrics import precision_score
 
     functions = {name: getattr(metrics, name, precision_score) for name in names}
-    frames = {
-        label: metrics.MetricFrame(
+    frames = {}
+    for label in range(sets.shape[1]):
+        frames[label] = metrics.MetricFrame(
             metrics=functions,
             y_true=(y == label).astype(int),
             y_pred=sets[:, label].astype(int),
             sensitive_features=groups,
         ).by_group
-        for label in range(sets.shape[1])
-    }
     return pd.concat(frames, axis=1)
 
 
 def bench_metric_frame(n: int, n_classes: int, repeats: int) -> list[list[str]]:
-    """Its time over that of the audit. Both give the same rates; the audit also intervals and verdicts."""
+    """Its time over that of the audit.
+
+    Both give the same rates; the audit also intervals and verdicts.
+    """
     sets, y, groups = draw(n, n_classes)
     labels = list(range(n_classes))
-    rates = [
-        "selection_rate",
-        "true_positive_rate",
-        "false_positive_rate",
-        "precision_score",
-    ]
-    metrics = [
-        "demographic_parity",
-        "equal_opportunity",
-        "predictive_equality",
-        "predictive_parity",
-    ]
+    all_rates = list(METRIC_OF_RATE)
     rows = []
-    for name, asked, number in (
-        ("demographic parity", metrics[:1], 1),
-        ("all eight metrics", [*fairness.METRICS], 4),
+    for name, metrics, rates in (
+        ("demographic parity", ["demographic_parity"], all_rates[:1]),
+        ("all eight metrics", list(fairness.METRICS), all_rates),
     ):
-        theirs, spent = processor_time(
-            lambda number=number: with_metric_frame(sets, y, groups, rates[:number])
+        frame, their_seconds = processor_time(
+            partial(with_metric_frame, sets, y, groups, rates)
         )
         times = []
         for _ in range(repeats):
-            found, ours = processor_time(
-                lambda m=asked: audit(sets, y, groups, m, positive_labels=labels)
+            found, our_seconds = processor_time(
+                partial(audit, sets, y, groups, metrics, positive_labels=labels)
             )
-            times.append(ours)
-        for metric, rate in zip(metrics[:number], rates, strict=False):
-            own = found.table[found.table["metric"] == metric].pivot(
-                index="group", columns="label", values="coverage"
-            )
-            assert np.allclose(own.to_numpy(float), theirs.xs(rate, axis=1, level=1)), (
-                metric
-            )
-        ratio = spent / np.median(times)
-        made_of = ", ".join(rates[:number])
-        met = "yes" if ratio >= LEAST_RATIO else "no"
-        ours = f"{1000 * np.median(times):.1f}"
+            times.append(our_seconds)
+        for rate in rates:
+            check_same_rates(found, METRIC_OF_RATE[rate], frame, rate)
+        ratio = their_seconds / np.median(times)
         rows.append(
             [
                 name,
-                made_of,
-                ours,
-                f"{spent:.1f}",
+                ", ".join(rates),
+                f"{1000 * np.median(times):.1f}",
+                f"{their_seconds:.1f}",
                 f"{ratio:,.0f}",
                 f"≥ {LEAST_RATIO}",
-                met,
+                yes_or_no(ratio >= LEAST_RATIO),
             ]
         )
     return rows
 
 
-def processor_time(work: Callable) -> tuple[Any, float]:
+def check_same_rates(found: Audit, metric: str, frame: pd.DataFrame, rate: str) -> None:
+    """The audit and the metric frame have counted the same."""
+    cells = found.table[found.table["metric"] == metric]
+    ours = cells.pivot(index="group", columns="label", values="coverage")
+    assert np.allclose(ours.to_numpy(float), frame.xs(rate, axis=1, level=1)), metric
+
+
+def yes_or_no(is_met: bool) -> str:
+    return "yes" if is_met else "no"
+
+
+def processor_time(work: Callable[[], Any]) -> tuple[Any, float]:
     """What the work gives, and the seconds it took the processor."""
     start = time.process_time()
-    return work(), time.process_time() - start
+    result = work()
+    return result, time.process_time() - start
 
 
 def bench_file(n: int, n_classes: int) -> list[list[str]]:
-    """A file with probabilities and two group columns: reading, and everything after it."""
+    """A file with probabilities and two group columns: reading, and all after it."""
     probs, y, groups = population(n_classes).draw(n, np.random.default_rng(1))
     frame = pd.DataFrame(probs.round(5)).add_prefix("p_")
-    frame = frame.assign(
-        y=y, group=groups, sex=np.random.default_rng(2).choice(["f", "m"], n)
-    )
+    frame["y"] = y
+    frame["group"] = groups
+    frame["sex"] = np.random.default_rng(2).choice(["f", "m"], n)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("predictions.csv", "predictions.parquet"):
-            path = Path(folder) / name
-            frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(
-                path
-            )
-            reading = seconds(lambda path=path: read_table(path))
-            whole = seconds(lambda path=path: str(audit_file(path, groups="group, sex")))
-            met = "yes" if whole - reading < MOST_SECONDS else "no"
+        csv = Path(folder) / "predictions.csv"
+        parquet = Path(folder) / "predictions.parquet"
+        frame.to_csv(csv, index=False)
+        frame.to_parquet(parquet)
+        for path in (csv, parquet):
+            reading = seconds(partial(read_table, path))
+            rest = seconds(partial(audit_as_text, path)) - reading
             rows.append(
                 [
-                    name,
+                    path.name,
                     f"{reading:.1f}",
-                    f"{whole - reading:.1f}",
+                    f"{rest:.1f}",
                     f"< {MOST_SECONDS}",
-                    met,
+                    yes_or_no(rest < MOST_SECONDS),
                 ]
             )
     return rows
+
+
+def audit_as_text(path: Path) -> str:
+    """What the command prints, points needed included."""
+    return str(audit_file(path, groups="group, sex"))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -167,17 +176,21 @@ def main(arguments: list[str] | None = None) -> None:
             bench_metric_frame(options.n, options.classes, options.repeats),
         ),
         markdown(
-            f"A file with {options.rows:,} rows, by two columns and their combinations ({setting})",
+            f"A file with {options.rows:,} rows, by two columns and their combinations "
+            f"({setting})",
             ["file", "reading, s", "after reading, s", "target", "met"],
             bench_file(options.rows, options.classes),
         ),
     ]
     print("\n".join(texts))
     if options.write:
-        about = f"one thread, {platform.machine()}, NumPy {np.__version__}"
-        with paths.atomic_write(Path(__file__).with_name("audit.md")) as partial:
-            head = f"# Benchmarks of the audit\n\nWritten by `benchmarks/audit.py --write`: {about}.\n"
-            partial.write_text("\n".join([head, *texts]), encoding="utf-8")
+        machine = f"one thread, {platform.machine()}, NumPy {np.__version__}"
+        head = (
+            "# Benchmarks of the audit\n\n"
+            f"Written by `benchmarks/audit.py --write`: {machine}.\n"
+        )
+        with paths.atomic_write(Path(__file__).with_name("audit.md")) as target:
+            target.write_text("\n".join([head, *texts]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Files of predictions: what is read, what is refused, and the report that is made of them."""
+"""Files of predictions: what is read, what is refused, and the report made of them."""
 
 import inspect
 import math
@@ -34,7 +34,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def digits() -> pd.DataFrame:
-    """Predictions of a scikit-learn model on its own handwritten digits, which this project does not ship.
+    """Predictions of a scikit-learn model on handwritten digits, its own data.
 
     Groups are by the amount of ink and by where it is; some rows have none.
     """
@@ -64,7 +64,7 @@ def digits_csv(digits, tmp_path_factory):
 
 
 def test_the_audit_of_a_file_is_that_of_an_independent_computation(digits, digits_csv):
-    """Everything again in plain pandas: the split, the conformal sets, counts, coverages, exact intervals, sizes."""
+    """Everything again in plain pandas: split, sets, counts, intervals, sizes."""
     found = audit_file(digits_csv, **OPTIONS, alpha=0.05, seed=3)
     n = len(digits)
     calibration = np.random.default_rng(3).permutation(n) < n // 2
@@ -153,7 +153,8 @@ def test_one_file_in_many_forms_gives_one_audit(digits, digits_csv, tmp_path):
     named = disparities(words, columns=columns)
     assert named["ink"]["upper"].tolist() == wanted["ink"]["upper"].tolist()
 
-    # the same split said in a column; the same sets as scores with a threshold, and as sets
+    # The same split said in a column; the same sets as scores with a threshold, and as
+    # sets.
     found = audit_file(digits_csv, **OPTIONS)
     marked = digits.assign(part=np.where(found.calibration, "calibration", "Test"))
     same(wanted, disparities(marked))
@@ -194,9 +195,16 @@ def test_randomised_scores_draw_their_numbers_from_the_seed(digits, digits_csv, 
     )
 
 
-@pytest.mark.parametrize("by, metric", [("height", "equal_opportunity"), ("height", "disparate_impact"),
-                                        ("ink × height", "equal_opportunity"), ("height", "overall_accuracy_equality"),
-                                        ("height", "predictive_parity")])  # fmt: skip
+@pytest.mark.parametrize(
+    "by, metric",
+    [
+        ("height", "equal_opportunity"),
+        ("height", "disparate_impact"),
+        ("ink × height", "equal_opportunity"),
+        ("height", "overall_accuracy_equality"),
+        ("height", "predictive_parity"),
+    ],
+)
 def test_fixes_are_the_thresholds_of_the_search_and_their_price_is_that_of_the_other_rows(
     digits_csv, by, metric
 ):
@@ -477,7 +485,7 @@ def test_sets_have_no_threshold_and_cannot_be_fixed(bad_csv):
 
 
 def test_groups_that_are_missing_or_unseen_are_rows_of_their_own(bad_csv):
-    """A group of which all rows fall into the calibration part is still there, with a count of 0."""
+    """A group whose rows are all for calibration is still there, with a count of 0."""
     frame = GOOD.assign(
         group=["a", "b", None, "c"] * 10,
         part=["test", "test", "test", "calibration"] * 10,
@@ -691,7 +699,7 @@ def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(
 
 
 def test_the_page_is_read_without_a_network_at_any_width(tmp_path):
-    """In a real browser that is offline: nothing is asked for, every picture is there, nothing sticks out."""
+    """In an offline browser nothing is asked for, and every picture is there."""
     playwright = pytest.importorskip("playwright.sync_api")
     browser = next(
         filter(
@@ -720,7 +728,7 @@ def test_the_page_is_read_without_a_network_at_any_width(tmp_path):
 
 
 def test_papermill_runs_the_notebook_from_any_folder_on_sets_with_awkward_names(tmp_path):
-    """Sets, so no fix; names with markup and dollar signs; two conditions per label; rows without a group."""
+    """Sets, so no fix; names with markup and dollar signs; rows without a group."""
     rng = np.random.default_rng(0)
     names = ["<script>alert(1)</script>", "$5 to $10", "a|b_c*d*", None]
     frame = pd.DataFrame(

@@ -1,4 +1,4 @@
-"""The audit of prediction sets: counts and intervals by hand, intervals that keep their confidence, and projections."""
+"""The audit of prediction sets: counts, intervals, verdicts, and points needed."""
 
 import itertools
 import math
@@ -56,7 +56,7 @@ def bounds(k, n, level):
 
 
 def families(sets, y, g, name, labels):
-    """Per label and filter, for every group: points covered and points, and for the proxy those of the prior too."""
+    """Per label and filter, for every group: points covered, points, and the prior's."""
     groups = range(g.max() + 1)
     for label in labels if name != oracle.OVERALL else [None]:
         held = sets[np.arange(len(y)), y] if label is None else sets[:, label]
@@ -76,7 +76,7 @@ def families(sets, y, g, name, labels):
 
 
 def interval(cell, level, name):
-    """Bounds of one cell, THEORY 8: the proxy halves the levels, because its bounds rest on two each."""
+    """Bounds of one cell: the proxy halves the levels, as its bounds rest on two each."""
     if name != PROXY:
         return bounds(*cell[:2], level)
     (low, high), (least, most) = (
@@ -87,7 +87,7 @@ def interval(cell, level, name):
 
 
 def by_hand(sets, y, g, name, labels, gamma):
-    """Both ends of the disparity, and every cell: (label, group, count, coverage, lower, upper)."""
+    """Both ends, and every cell: (label, group, count, coverage, lower, upper)."""
     found = list(families(sets, y, g, name, labels))
     n_cells = sum(len(cells) for _, cells in found)
     far, near, table = [], [], []
@@ -162,7 +162,10 @@ def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
 
 
 def test_where_the_disparity_lies():
-    """Group a: labels 1 1 0 0, label 1 in the sets of the first three; group b: labels 1 0 0 0, in the first only."""
+    """Group a: labels 1 1 0 0, label 1 in the sets of the first three.
+
+    Group b: labels 1 0 0 0, label 1 in the first set only.
+    """
     sets = np.zeros((8, 2), bool)
     sets[[0, 1, 2, 4], 1] = True
     found = audit(
@@ -185,7 +188,10 @@ def test_where_the_disparity_lies():
 @pytest.mark.parametrize("sizes", [(12, 9), (5, 40)])
 @pytest.mark.parametrize("name", ["equal_opportunity", "disparate_impact"])
 def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(name, sizes):
-    """Two groups, one label: the probability of every pair of counts, summed over those whose interval misses."""
+    """Two groups, one label: the probability of every pair of counts.
+
+    It is summed over the pairs whose interval misses.
+    """
     n1, n2 = sizes
     gamma = 0.4
     pairs = list(itertools.product(range(n1 + 1), range(n2 + 1)))
@@ -222,14 +228,15 @@ def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(nam
     ids=["two groups", "nine groups"],
 )
 def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
-    """Many draws from a simulated population whose disparities are known; closeness as hard as it can be."""
+    """Draws from a population whose disparities are known, judged by a hard closeness."""
     threshold, gamma, draws = 0.8, 0.5, 120
     truth = people.truth(scores.tps, 1_000_000, np.random.default_rng(1))
     true = {name: truth.disparity(threshold, name) for name in NAMES}
     misses, wrong = Counter(), Counter()
     for seed in range(draws):
         probs, y, groups = people.draw(n, np.random.default_rng([2, seed]))
-        # a closeness just short of the truth, which makes "within" wrong, and the truth itself, which "beyond" denies
+        # A closeness just short of the truth makes "within" wrong, one just beyond it
+        # "beyond".
         for side, word in ((-1, "within"), (1, "beyond")):
             hard = {
                 c: min(
@@ -258,7 +265,7 @@ def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
 
 
 def from_counts(k, n):
-    """Sets of which equal opportunity sees k of n covered, arrays (labels, groups), label 0 left out."""
+    """Sets of which equal opportunity sees k of n covered, arrays (labels, groups)."""
     sets, y, g = [], [], []
     for label, group in np.ndindex(n.shape):
         own = np.zeros((n[label, group], len(n) + 1), bool)
@@ -271,8 +278,13 @@ def from_counts(k, n):
     return np.concatenate(sets), y, g
 
 
-@pytest.mark.parametrize("rates, verdict", [([[0.8, 0.82, 0.79], [0.9, 0.9, 0.88]], "within"),
-                                            ([[0.9, 0.7, 0.8], [0.9, 0.9, 0.88]], "beyond")])  # fmt: skip
+@pytest.mark.parametrize(
+    "rates, verdict",
+    [
+        ([[0.8, 0.82, 0.79], [0.9, 0.9, 0.88]], "within"),
+        ([[0.9, 0.7, 0.8], [0.9, 0.9, 0.88]], "beyond"),
+    ],
+)
 def test_the_points_that_would_settle_it_do_settle_it_and_fewer_do_not(rates, verdict):
     n = np.array([[40, 700, 25], [60, 50, 900]])
     k = np.rint(np.array(rates) * n).astype(int)
@@ -336,7 +348,7 @@ def test_what_would_settle_it_is_projected_for_every_metric(name):
     assert verdict_with(wanted * 4 // 5) == "cannot tell"
 
 
-def test_an_empty_cell_makes_within_impossible_and_is_named_among_the_cells_that_need_points():
+def test_an_empty_cell_makes_within_impossible_and_is_named_as_in_need_of_points():
     n = np.array([[5000, 5000, 0]])
     found = audit(*from_counts(n, n), "equal_opportunity")
     assert (
@@ -464,7 +476,7 @@ def test_scores_go_with_a_threshold():
         pd.testing.assert_frame_equal(found.table, wanted.table)
 
 
-def test_closeness_is_a_number_or_a_dict_and_a_number_leaves_ratios_alone_beside_differences():
+def test_a_closeness_given_as_a_number_leaves_ratios_alone_beside_differences():
     probs, y, groups = two_groups().draw(500, np.random.default_rng(0))
 
     def closeness(metrics, value):
