@@ -15,6 +15,7 @@ import numpy as np
 from run import markdown
 
 from cfhelpers import control, paths
+from cfhelpers.datasets import split
 from cfhelpers.study import experiments, models
 
 SHARES = [0.70, 0.10, 0.06, 0.05, 0.04, 0.02, 0.015, 0.01, 0.005]
@@ -91,7 +92,7 @@ def bench_sharing() -> list[list[str]]:
 
 def bench_acs() -> list[list[str]]:
     data = experiments.load("acs_income", "race", "local")
-    base = models.base_model(data)
+    base = models.base_model(data, split(data, 0))
     start = time.perf_counter()
     rows = experiments.run(data, base)
     taken, peak = (
