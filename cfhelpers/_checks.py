@@ -211,7 +211,7 @@ def one_of(value: Any, name: str, choices: Sequence[str]) -> str:
     'gcn'
     """
     if value not in choices:
-        listed = ", ".join(map(repr, choices))
+        listed = ", ".join(repr(str(choice)) for choice in choices)
         raise ValueError(f"{name}: found {value!r}; wanted one of {listed}")
     return value
 
