@@ -75,6 +75,8 @@ class Dataset:
     cuts : DataFrame, optional
         Where the classes of income begin, by state.
     licence, citation : str
+    year : int, optional
+        Of the survey, where the records come from one.
 
     Examples
     --------
@@ -105,6 +107,7 @@ class Dataset:
     cuts: pd.DataFrame | None = None
     licence: str = ""
     citation: str = ""
+    year: int | None = None
 
     def __len__(self) -> int:
         return len(self.y)

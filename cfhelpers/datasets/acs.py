@@ -8,6 +8,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,7 @@ def load(
     raw, columns = read(name, files)
     citation = CITATION.format(horizon, survey)
     data = prepare(name, raw, columns, chosen_source, attribute, brackets, citation)
+    data = replace(data, year=survey)
     is_the_papers = (
         chosen_source == Source.DOWNLOAD
         and survey == PAPER_YEAR

@@ -1,34 +1,51 @@
-"""The paper's grid: one setting to a tidy row, and every setting of a dataset with scores and sorts shared."""
+"""The paper's grid: every setting of a dataset as a tidy row.
+
+A setting is a score, a metric, a closeness c, one λ for all labels or one for each, a
+guarantee and a split. Settings of the same split share their scores and their sorts.
+"""
 
 import json
-import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from cfhelpers import paths
 from cfhelpers._cache import cached_frame, fingerprint
-from cfhelpers._checks import as_positive_labels, one_of
-from cfhelpers.conformal import round_down
-from cfhelpers.control import GUARANTEES, TOLERANCE, Calibration
+from cfhelpers._checks import as_positive_labels
+from cfhelpers.cells import SortedCells
+from cfhelpers.control import GUARANTEES, TOLERANCE, Calibration, FairThreshold
 from cfhelpers.datasets import Dataset, acs, load_dataset, pokec
-from cfhelpers.fairness import CellValues, get_metric
 from cfhelpers.groups import as_groups
+from cfhelpers.metrics import get_metric
 from cfhelpers.scores import raps_maximum
 from cfhelpers.study import models, presets, scoring
+from cfhelpers.study.names import DataKind
 
-RUNS = (("credit", "age"), ("acs_income", "race"), ("acs_education", "race"))
-RUNS += tuple(
-    (name, by)
-    for name in ("pokec_n", "pokec_z")
-    for by in ("region", "gender", "region+gender")
+RUNS = (
+    ("credit", "age"),
+    ("acs_income", "race"),
+    ("acs_education", "race"),
+    ("pokec_n", "region"),
+    ("pokec_n", "gender"),
+    ("pokec_n", "region+gender"),
+    ("pokec_z", "region"),
+    ("pokec_z", "gender"),
+    ("pokec_z", "region+gender"),
 )
+PAPER_ROWS = {
+    "credit": 30_000,
+    "acs_income": acs.PAPER_ROWS,
+    "acs_education": acs.PAPER_ROWS,
+    "pokec_n": pokec.SIZES["pokec_n"][0],
+    "pokec_z": pokec.SIZES["pokec_z"][0],
+}
 CLOSENESS = (0.05, 0.10, 0.15, 0.20)
 FOUR_FIFTHS = 0.8
 GRID_METRICS = (
@@ -36,142 +53,261 @@ GRID_METRICS = (
     "equal_opportunity",
     "predictive_equality",
     "equalized_odds",
+    "predictive_parity_proxy",
+    "disparate_impact",
 )
-GRID_METRICS += ("predictive_parity_proxy", "disparate_impact")
-KEYS = ["dataset", "attribute", "source", "data", "records", "profile", "model"]
-KEYS += ["score", "metric", "classwise", "guarantee", "c", "split"]
+KEYS = [
+    "dataset",
+    "attribute",
+    "source",
+    "data",
+    "records",
+    "profile",
+    "model",
+    "score",
+    "metric",
+    "classwise",
+    "guarantee",
+    "c",
+    "split",
+]
 MEASURED = ["coverage", "efficiency", "disparity"]
-SAME, OTHER, SIMULATED = (
-    "the paper's",
-    "other",
-    "simulated",
-)  # whose data the rows come from
 
 
 def load(
     name: str, attribute: str, source: str = "", rows: int = 0, seed: int = 0
 ) -> Dataset:
-    """A dataset as the paper uses it, "region+gender" for both, Credit with its graph; `rows` of simulated data."""
-    one_of((name, attribute), "dataset and attribute", RUNS)
-    options = {"graph": "published"} if name == "credit" else {}
+    """A dataset as the paper uses it; Credit comes with its graph.
+
+    Parameters
+    ----------
+    name, attribute : str
+        One of RUNS; "region+gender" for both.
+    source : str
+        By default the dataset's own.
+    rows : int
+        Of simulated records; by default as many as the dataset simulates.
+    seed : int
+        Of simulated records, where `rows` are given.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> load("acs_income", "race", "simulated", rows=200).attribute
+    'race'
+    """
+    if (name, attribute) not in RUNS:
+        raise ValueError(
+            f"dataset and attribute: found {(name, attribute)!r}; "
+            f"wanted one of {', '.join(map(repr, RUNS))}"
+        )
+    options: dict[str, Any] = {}
+    if name == "credit":
+        options["graph"] = "published"
     if rows:
-        options |= {"n": rows, "seed": seed}
+        options["n"] = rows
+        options["seed"] = seed
     return load_dataset(name, source or None, attribute=attribute.split("+"), **options)
 
 
-def _records(dataset: Dataset) -> str:
-    """What the rows of a dataset are, in a few words for a title."""
-    if dataset.source == "simulated":
-        return f"simulated, {len(dataset):,} rows"
-    year = re.search(r"PUMS (\d{4})", dataset.citation)
-    real = {"credit": "real, UCI table"}.get(
-        dataset.name, f"real, ACS {year[1]}" if year else "real"
-    )
-    return f"{real}, {len(dataset):,} rows" + (
-        ", some features missing" if dataset.missing else ""
-    )
-
-
 def scores_of(dataset: Dataset) -> tuple[str, ...]:
-    """The scores that the paper reports for a dataset: DAPS and CFGNN need a graph."""
-    return (
-        ("aps", "raps", "tps")
-        if dataset.edge_index is None
-        else ("aps", "cfgnn", "daps", "raps", "tps")
-    )
+    """The scores that the paper reports for a dataset.
+
+    Parameters
+    ----------
+    dataset : Dataset
+
+    Returns
+    -------
+    tuple of str
+        DAPS and CFGNN only where there is a graph.
+    """
+    if dataset.edge_index is None:
+        return ("aps", "raps", "tps")
+    return ("aps", "cfgnn", "daps", "raps", "tps")
 
 
-def whose_data(dataset: Dataset) -> str:
-    """ "the paper's", "other" (real records, of another year or with fewer features), or "simulated"."""
+def whose_data(dataset: Dataset) -> DataKind:
+    """Whether records are the paper's, other real ones, or simulated.
+
+    Parameters
+    ----------
+    dataset : Dataset
+
+    Returns
+    -------
+    DataKind
+        `OTHER` are real records of another year or with fewer features.
+
+    Examples
+    --------
+    >>> print(whose_data(load_dataset("credit")))
+    the paper's
+    """
     if dataset.source == "simulated":
-        return SIMULATED
-    sizes = {
-        "acs_income": acs.PAPER_ROWS,
-        "acs_education": acs.PAPER_ROWS,
-        "credit": 30_000,
+        return DataKind.SIMULATED
+    if dataset.missing or len(dataset) != PAPER_ROWS.get(dataset.name):
+        return DataKind.OTHER
+    return DataKind.PAPERS
+
+
+def records_words(dataset: Dataset) -> str:
+    """What the records of a dataset are, in a few words for a title.
+
+    Parameters
+    ----------
+    dataset : Dataset
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> records_words(load_dataset("credit"))
+    'real, UCI table, 30,000 rows'
+    """
+    words = ["real"]
+    if dataset.source == "simulated":
+        words = ["simulated"]
+    elif dataset.name == "credit":
+        words.append("UCI table")
+    elif dataset.year is not None:
+        words.append(f"ACS {dataset.year}")
+    words.append(f"{len(dataset):,} rows")
+    if dataset.missing and dataset.source != "simulated":
+        words.append("some features missing")
+    return ", ".join(words)
+
+
+def run_facts(dataset: Dataset, base: models.BaseModel, profile: str) -> dict[str, str]:
+    """What every row tells about the run that made it.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+    profile : str
+
+    Returns
+    -------
+    dict
+        The columns from `dataset` to `model`, as plain text.
+    """
+    return {
+        "dataset": dataset.name,
+        "attribute": "+".join(dataset.attributes),
+        "source": str(dataset.source),
+        "data": str(whose_data(dataset)),
+        "records": records_words(dataset),
+        "profile": profile,
+        "model": base.model,
     }
-    sizes |= {name: users for name, (users, _) in pokec.SIZES.items()}
-    return (
-        SAME if not dataset.missing and len(dataset) == sizes.get(dataset.name) else OTHER
-    )
 
 
-class Measure:
-    """Test scores, sorted once within each cell (label, Y = ỹ or not, group): any threshold is then quick to judge."""
+def asked_closeness(metric: str, closeness: Sequence[float]) -> Sequence[float]:
+    """The values of c that a metric is asked for: of a ratio four fifths alone.
 
-    def __init__(
-        self, scores: np.ndarray, y: np.ndarray, groups: Any, positive_labels: Any = None
-    ):
-        self.groups, self.shape, self.dtype = (
-            as_groups(groups, len(y)),
-            scores.shape,
-            scores.dtype,
-        )
-        self.labels = as_positive_labels(positive_labels, scores.shape[1])
-        n_groups = len(self.groups)
-        self.sizes = np.empty((scores.shape[1], 2, n_groups), np.int64)
-        self.sorted = []
-        for label, column in enumerate(scores.T):
-            cell = (self.groups.codes + n_groups * (y != label)).astype(
-                np.min_scalar_type(2 * n_groups)
-            )
-            self.sizes[label] = np.bincount(cell, minlength=2 * n_groups).reshape(
-                2, n_groups
-            )
-            parts = np.split(
-                column[np.argsort(cell, kind="stable")], np.cumsum(self.sizes[label])[:-1]
-            )
-            self.sorted.append([np.sort(part) for part in parts])
+    Parameters
+    ----------
+    metric : str
+    closeness : list of float
+        For metrics that compare by a difference.
 
-    def covered(self, threshold: Any) -> np.ndarray:
-        """Points per cell (K, 2, groups) whose score is at most the threshold, one for all labels or one each."""
-        limits = round_down(np.broadcast_to(threshold, self.shape[1]), self.dtype)
-        pairs = zip(self.sorted, limits, strict=True)
-        counts = [
-            [np.searchsorted(part, limit, "right") for part in parts]
-            for parts, limit in pairs
-        ]
-        return np.array(counts).reshape(self.sizes.shape)
+    Returns
+    -------
+    list of float
 
-    def cells(self, metric: Any, covered: np.ndarray) -> CellValues:
-        """What a metric compares, from `covered`."""
-        metric, labels = (
-            get_metric(metric),
-            self.labels if get_metric(metric).per_label else slice(None),
-        )
-
-        def of_filters(points: np.ndarray) -> np.ndarray:
-            parts = {
-                "any": points.sum(axis=1),
-                "equal": points[:, 0],
-                "different": points[:, 1],
-            }
-            if not metric.per_label:
-                return points[:, 0].sum(axis=0)[None, None]
-            return np.stack([parts[part.condition] for part in metric.filters], axis=1)
-
-        counts, sizes = of_filters(covered[labels]), of_filters(self.sizes[labels])
-        return CellValues.of(metric, counts, sizes, self.labels, self.groups.names)
-
-    def row(self, metric: Any, threshold: Any) -> dict[str, Any]:
-        """Coverage of the true label, efficiency and disparity of the sets that the threshold gives."""
-        covered = self.covered(threshold)
-        cells = self.cells(metric, covered)
-        return {
-            "coverage": covered[:, 0].sum() / self.shape[0],
-            "efficiency": covered.sum() / self.shape[0],
-            "disparity": cells.disparity,
-            "left_out": "; ".join(f"{group} / {label}" for group, label in cells.empty),
-        }
+    Examples
+    --------
+    >>> asked_closeness("disparate_impact", (0.05, 0.1))
+    (0.8,)
+    """
+    if get_metric(metric).is_ratio:
+        return (FOUR_FIFTHS,)
+    return closeness
 
 
-def is_beyond(metric: Any, disparity: float, c: float) -> bool:
-    """Whether a disparity is larger than c allows; for a ratio, smaller."""
-    return bool(
-        disparity < c - TOLERANCE
-        if get_metric(metric).is_ratio
-        else disparity > c + TOLERANCE
-    )
+def threshold_grid(scored: scoring.ScoredSplit) -> np.ndarray:
+    """The grid of thresholds for the guarantee: even, up to the score's largest value.
+
+    Parameters
+    ----------
+    scored : ScoredSplit
+
+    Returns
+    -------
+    float64 (10001,)
+    """
+    largest = 1.0
+    if scored.score == "raps":
+        largest = raps_maximum(scored.scores.shape[1], **scored.chosen)
+    return np.linspace(0, largest, 10_001)
+
+
+def is_beyond(metric: str, disparity: float, c: float) -> bool:
+    """Whether a disparity is larger than c allows; for a ratio, smaller.
+
+    Parameters
+    ----------
+    metric : str
+    disparity : float
+    c : float
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_beyond("demographic_parity", 0.2, c=0.1)
+    True
+    >>> is_beyond("disparate_impact", 0.9, c=0.8)
+    False
+    """
+    if get_metric(metric).is_ratio:
+        return bool(disparity < c - TOLERANCE)
+    return bool(disparity > c + TOLERANCE)
+
+
+def measured(test: SortedCells, metric: str, threshold: ArrayLike) -> dict[str, Any]:
+    """Coverage of the true label, efficiency and disparity of a threshold's sets.
+
+    Parameters
+    ----------
+    test : SortedCells
+        The test split.
+    metric : str
+    threshold : float, or (K,)
+
+    Returns
+    -------
+    dict
+        `left_out` names the cells without points, which the disparity leaves out.
+
+    Examples
+    --------
+    >>> people = as_groups(["a", "b", "b"], 3)
+    >>> scores = [[0.2, 0.8], [0.6, 0.4], [0.3, 0.7]]
+    >>> test = SortedCells(scores, np.array([0, 1, 1]), people)
+    >>> found = measured(test, "equal_opportunity", 0.5)
+    >>> found["efficiency"] == 1 and found["left_out"] == "a / 1"
+    True
+    """
+    counts = test.counts_at(threshold)
+    n_points = counts.n_points.sum()
+    positive_labels = as_positive_labels(None, len(counts.sizes))
+    shares = counts.shares(get_metric(metric), positive_labels)
+    left_out = [f"{group} / {label}" for group, label in shares.empty]
+    return {
+        "coverage": counts.hits.sum() / n_points,
+        "efficiency": counts.set_sizes.sum() / n_points,
+        "disparity": shares.disparity,
+        "left_out": "; ".join(left_out),
+    }
 
 
 def run_split(
@@ -182,61 +318,108 @@ def run_split(
     *,
     metrics: Sequence[str] = GRID_METRICS,
     closeness: Sequence[float] = CLOSENESS,
-    classwise: Iterable[bool] = (False, True),
+    classwise: Sequence[bool] = (False, True),
     guarantees: Sequence[str] = GUARANTEES,
     alpha: float = 0.1,
     delta: float = 0.1,
     **options: Any,
 ) -> pd.DataFrame:
-    """The rows of one score on one split: scored once, sorted once, for all metrics and all c; `options` of CFGNN."""
+    """The rows of one score on one split: scored once and sorted once for all settings.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+        Its probabilities, and its parts of the rows.
+    score : str
+    split : int
+        The seed by which calibration and test rows are divided anew.
+    metrics, closeness, classwise, guarantees : lists
+        The settings. A ratio is asked for four fifths whatever `closeness` says.
+    alpha, delta : float
+    **options
+        Of CFGNN.
+
+    Returns
+    -------
+    DataFrame
+    """
     scored = scoring.score_split(
         dataset, base.probs, base.parts, score, split, alpha=alpha, **options
     )
-    parts = [
-        (scored.scores[at], dataset.y[at], dataset.groups[at])
-        for at in (scored.calibration, scored.test)
-    ]
-    calibration, measure = Calibration(*parts[0], alpha=alpha), Measure(*parts[1])
-    top = raps_maximum(dataset.n_classes, **scored.chosen) if score == "raps" else 1.0
-    grid, rows = np.linspace(0, top, 10_001), []
+    calibration = calibrate(dataset, scored, alpha)
+    test_groups = as_groups(dataset.groups[scored.test], len(scored.test))
+    test = SortedCells(scored.scores[scored.test], dataset.y[scored.test], test_groups)
+    grid = threshold_grid(scored)
+    rows = []
     for metric in metrics:
-        asked = (FOUR_FIFTHS,) if get_metric(metric).is_ratio else closeness
-        at_base = measure.row(metric, calibration.base)
-        for each in classwise:
+        at_base = measured(test, metric, calibration.base)
+        for is_classwise in classwise:
             for guarantee in guarantees:
-                found = calibration.search(
-                    metric, classwise=each, guarantee=guarantee, delta=delta, grid=grid
+                search = calibration.search(
+                    metric,
+                    classwise=is_classwise,
+                    guarantee=guarantee,
+                    delta=delta,
+                    grid=grid,
                 )
-                setting = {"metric": metric, "classwise": each, "guarantee": guarantee}
-                rows += [
-                    setting
-                    | {"c": c}
-                    | _outcome(measure, metric, found.find(c), at_base, c)
-                    for c in asked
-                ]
-    facts = {
-        "score": score,
-        "split": split,
-        "n_calibration": len(scored.calibration),
-        "n_test": len(scored.test),
-    }
-    return pd.DataFrame(rows).assign(**facts, chosen=str(scored.chosen or ""))
+                for c in asked_closeness(metric, closeness):
+                    setting = {
+                        "metric": metric,
+                        "classwise": is_classwise,
+                        "guarantee": str(guarantee),
+                        "c": c,
+                    }
+                    found = search.find(c)
+                    rows.append(setting | _outcome(test, metric, found, at_base, c))
+    return pd.DataFrame(rows).assign(
+        score=score,
+        split=split,
+        n_calibration=len(scored.calibration),
+        n_test=len(scored.test),
+        chosen=str(scored.chosen or ""),
+    )
+
+
+def calibrate(
+    dataset: Dataset, scored: scoring.ScoredSplit, alpha: float = 0.1
+) -> Calibration:
+    """The calibration rows of a scored split, ready to be searched.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    scored : ScoredSplit
+    alpha : float
+
+    Returns
+    -------
+    Calibration
+    """
+    rows = scored.calibration
+    return Calibration(
+        scored.scores[rows], dataset.y[rows], dataset.groups[rows], alpha=alpha
+    )
 
 
 def _outcome(
-    measure: Measure, metric: str, found: Any, at_base: dict, c: float
+    test: SortedCells,
+    metric: str,
+    found: FairThreshold,
+    at_base: dict[str, Any],
+    c: float,
 ) -> dict[str, Any]:
     """What one threshold gives on the test split, beside the base predictor's."""
-    row = measure.row(metric, found.threshold)
-    return row | {
-        "beyond": is_beyond(metric, row["disparity"], c),
-        **{f"base_{name}": at_base[name] for name in MEASURED},
-        "base_beyond": is_beyond(metric, at_base["disparity"], c),
-        "threshold": found.threshold.tolist(),
-        "base_threshold": found.base_threshold,
-        "feasible": found.feasible,
-        "satisfied": found.satisfied,
-    }
+    row = measured(test, metric, found.threshold)
+    row["beyond"] = is_beyond(metric, row["disparity"], c)
+    for name in MEASURED:
+        row[f"base_{name}"] = at_base[name]
+    row["base_beyond"] = is_beyond(metric, at_base["disparity"], c)
+    row["threshold"] = found.threshold.tolist()
+    row["base_threshold"] = found.base_threshold
+    row["feasible"] = found.feasible
+    row["satisfied"] = found.satisfied
+    return row
 
 
 def run(
@@ -249,58 +432,81 @@ def run(
     progress: bool = True,
     **options: Any,
 ) -> pd.DataFrame:
-    """The tidy rows of a dataset: every score on every split by `run_split`, whose options these are.
+    """The tidy rows of a dataset: every score on every split.
 
-    What is done is kept in artifacts/ at once, so that a run that was stopped goes on where it was.
+    What is done is kept in artifacts/ at once, so that a run that was stopped goes on
+    where it was.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+    profile : "quick" or "paper"
+    splits : int
+    scores : list of str, optional
+        By default those that the paper reports.
+    progress : bool
+        Whether to show a bar.
+    **options
+        Of `run_split`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of KEYS, then what was measured, and the base model's settings.
     """
-    scores = scores_of(dataset) if scores is None else scores
+    if scores is None:
+        scores = scores_of(dataset)
     tuned = presets.preset(dataset, "cfgnn", profile) or presets.preset(dataset, "cfgnn")
-    codes = as_groups(dataset.groups, len(dataset)).codes
-    edges = [] if dataset.edge_index is None else [dataset.edge_index]
-    key = {
-        "content": fingerprint(base.probs, base.parts, dataset.y, codes, *edges),
-        "options": options,
-    }
-    pairs, parts = [(split, score) for split in range(splits) for score in scores], []
+    key = {"content": _content(dataset, base), "options": options}
+    pairs = [(split, score) for split in range(splits) for score in scores]
+    parts = []
     for split, score in tqdm(
         pairs, "scores and splits", disable=not progress, leave=False
     ):
-        own = options | (
-            {"parameters": tuned, "progress": False} if score == "cfgnn" else {}
-        )
-        compute = partial(run_split, dataset, base, score, split, **own)
-        with (
-            warnings.catch_warnings()
-        ):  # said once, when the rows were split; the rows say which cells were left out
+        own_options = dict(options)
+        if score == "cfgnn":
+            own_options |= {"parameters": tuned, "progress": False}
+        own_key = key | {"score": score, "split": split, "own": own_options}
+        compute = partial(run_split, dataset, base, score, split, **own_options)
+        name = f"runs/{dataset.name}-{score}"
+        with warnings.catch_warnings():
+            # Said once, when the rows were split; here the rows name empty cells.
             warnings.filterwarnings("ignore", "too few rows to reach every part")
-            own_key = key | {"score": score, "split": split, "own": own}
-            name = f"runs/{dataset.name}-{score}"
             parts.append(cached_frame(name, own_key, compute, code=__name__))
-    setting = {
-        "dataset": dataset.name,
-        "attribute": dataset.attribute.replace(" × ", "+"),
-        "source": dataset.source,
-    }
-    setting |= {
-        "data": whose_data(dataset),
-        "records": _records(dataset),
-        "profile": profile,
-        "model": base.model,
-    }
-    setting |= {
-        "parameters": json.dumps(base.parameters, sort_keys=True),
-        "seed": base.seed,
-    }  # of the base model
-    rows = pd.concat(parts, ignore_index=True).assign(**setting)
+    rows = pd.concat(parts, ignore_index=True).assign(
+        **run_facts(dataset, base, profile),
+        parameters=json.dumps(base.parameters, sort_keys=True),
+        seed=base.seed,
+    )
     return rows[[*KEYS, *rows.columns.difference(KEYS, sort=False)]]
 
 
+def _content(dataset: Dataset, base: models.BaseModel) -> str:
+    """A short text that changes with whatever rows are computed from."""
+    codes = as_groups(dataset.groups, len(dataset)).codes
+    arrays = [base.probs, base.parts, dataset.y, codes]
+    if dataset.edge_index is not None:
+        arrays.append(dataset.edge_index)
+    return fingerprint(*arrays)
+
+
 def save_rows(rows: pd.DataFrame) -> Path:
-    """Write the rows of one run to results/runs/<profile>/<dataset>_<attribute>.parquet, whole or not at all."""
-    ((profile, dataset, attribute),) = (
-        rows[["profile", "dataset", "attribute"]].drop_duplicates().to_numpy()
-    )
-    path = _path(profile, dataset, attribute)
+    """Write the rows of one run where the profile's rows are, whole or not at all.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `run`.
+
+    Returns
+    -------
+    Path
+        results/runs/<profile>/<dataset>_<attribute>.parquet
+    """
+    runs = rows[["profile", "dataset", "attribute"]].drop_duplicates()
+    ((profile, dataset, attribute),) = runs.to_numpy()
+    path = _rows_path(profile, dataset, attribute)
     with paths.atomic_write(path) as unfinished:
         rows.to_parquet(unfinished, index=False, compression="zstd")
     return path
@@ -309,34 +515,73 @@ def save_rows(rows: pd.DataFrame) -> Path:
 def load_rows(
     profile: str | None = None, dataset: str | None = None, attribute: str | None = None
 ) -> pd.DataFrame:
-    """The stored rows of all runs, or of one profile, dataset or attribute."""
-    wanted = [
-        run for run in RUNS if dataset in (None, run[0]) and attribute in (None, run[1])
-    ]
-    files = [
-        _path(each, *run)
-        for each in ([profile] if profile else paths.PROFILES)
-        for run in wanted
-    ]
-    if not (found := [path for path in files if path.exists()]):
+    """The stored rows of all runs, or of one profile, dataset or attribute.
+
+    Parameters
+    ----------
+    profile, dataset, attribute : str, optional
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> load_rows("quick", "credit")["split"].nunique()
+    10
+    """
+    profiles = [profile] if profile else paths.PROFILES
+    parts = []
+    for one_profile in profiles:
+        for name, by in RUNS:
+            path = _rows_path(one_profile, name, by)
+            is_wanted = dataset in (None, name) and attribute in (None, by)
+            if is_wanted and path.exists():
+                parts.append(pd.read_parquet(path))
+    if not parts:
         command = "make paper" if profile == "paper" else "make"
         raise FileNotFoundError(
-            f"no rows of {dataset or 'any dataset'} in results/runs; `{command}` makes them"
+            f"no rows of {dataset or 'any dataset'} in results/runs; "
+            f"`{command}` makes them"
         )
-    return pd.concat([pd.read_parquet(path) for path in found], ignore_index=True)
+    return pd.concat(parts, ignore_index=True)
 
 
-def _path(profile: str, dataset: str, attribute: str) -> Path:
+def _rows_path(profile: str, dataset: str, attribute: str) -> Path:
+    """Where the rows of one run are."""
     return paths.runs(profile) / f"{dataset}_{attribute.replace('+', '_')}.parquet"
 
 
 def summary(rows: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFrame:
-    """Mean and standard deviation over splits of what was measured, and the shares of splits beyond c and feasible."""
+    """Means and deviations over splits of what was measured.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `run`.
+    by : list of str, optional
+        Columns that name a line of the summary; by default KEYS without the split.
+
+    Returns
+    -------
+    DataFrame
+        Deviations have the suffix _sd. `beyond`, `base_beyond` and `feasible` are shares
+        of splits, `splits` is their number.
+
+    Examples
+    --------
+    >>> table = summary(load_rows("quick", "credit"), by=["guarantee"])
+    >>> table["guarantee"].tolist()
+    ['none', 'fixed-sequence']
+    """
+    if by is None:
+        by = KEYS[:-1]
+    grouped = rows.groupby(list(by), sort=False, dropna=False)
     names = [*MEASURED, *(f"base_{name}" for name in MEASURED)]
-    grouped = rows.groupby(list(by or KEYS[:-1]), sort=False, dropna=False)
-    table = grouped[names].agg(["mean", "std"])
-    table.columns = [name if of == "mean" else f"{name}_sd" for name, of in table.columns]
+    table = grouped[names].mean()
+    deviations = grouped[names].std()
+    for place, name in enumerate(names):
+        table.insert(2 * place + 1, f"{name}_sd", deviations[name])
     shares = grouped[["beyond", "base_beyond", "feasible"]].mean()
-    return (
-        table.join(shares).join(grouped["split"].nunique().rename("splits")).reset_index()
-    )
+    n_splits = grouped["split"].nunique().rename("splits")
+    return table.join(shares).join(n_splits).reset_index()
