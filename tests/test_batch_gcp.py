@@ -1,7 +1,6 @@
 """BatchGCP: at the optimum of its loss, by brute force; each group covered by its law; scored in both ways."""
 
 import math
-from dataclasses import replace
 from itertools import combinations
 
 import matplotlib.pyplot as plt
@@ -11,7 +10,7 @@ import pytest
 from scipy import stats
 from toy import toy
 
-from cfhelpers import fairness, paths
+from cfhelpers import control, fairness, paths
 from cfhelpers.conformal import conformal_quantile, prediction_sets
 from cfhelpers.datasets import split
 from cfhelpers.datasets.populations import nine_groups
@@ -193,12 +192,9 @@ def test_equal_coverage_of_true_labels_is_no_demographic_parity():
 # What is reported
 
 
-THRESHOLD = [0.8, 0.95, math.inf]  # made up
-
-
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory):
-    """A toy dataset, what a model would say of it, rows of `experiments` with made-up thresholds, and the run's own."""
+def scored():
+    """A toy dataset, what a model would say of it, and the rows of two splits."""
     data = toy(900)
     distance = (data.X["a"].to_numpy()[:, None] - np.arange(data.n_classes)) ** 2
     weights = np.exp(-distance / 2)
@@ -206,18 +202,8 @@ def scored(tmp_path_factory):
     base = models.BaseModel(
         "made up", {}, 0, probs, split(data, 0), {}, 0.0, pd.DataFrame()
     )
-    metrics = ["demographic_parity", "disparate_impact", "equal_opportunity"]
-    options = {
-        "scores": ["aps", "tps"],
-        "metrics": metrics,
-        "closeness": [0.1],
-        "progress": False,
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paths, "ARTIFACTS", tmp_path_factory.mktemp("artifacts"))
-        cf = experiments.run(data, base, splits=2, **options)
-    cf["threshold"] = [THRESHOLD] * len(cf)
-    return data, base, cf, batch_gcp.run(data, base, cf)
+    rows = batch_gcp.run(data, base, splits=2, closeness=[0.1], progress=False)
+    return data, base, rows
 
 
 def test_a_run_has_a_row_for_every_arm_metric_scoring_and_split(scored):
@@ -233,18 +219,30 @@ def test_a_run_has_a_row_for_every_arm_metric_scoring_and_split(scored):
 
 @pytest.mark.parametrize("at", range(2))
 def test_a_run_reports_what_its_sets_give_on_the_test_rows_of_the_split(scored, at):
-    data, base, _, rows = scored
+    data, base, rows = scored
     parts = score_split(data, base.probs, base.parts, "aps", at)
     y, groups = data.y[parts.test], data.groups[parts.test]
     true = parts.scores[parts.calibration, data.y[parts.calibration]]
     gcp = fit(true, data.groups[parts.calibration])
-    sets = {
-        "base": prediction_sets(parts.scores[parts.test], conformal_quantile(true, 0.1)),
-        "batch_gcp": gcp.sets(parts.scores[parts.test], groups),
-        "cf": prediction_sets(parts.scores[parts.test], THRESHOLD),
-    }
-    for row in rows.query("split == @at and arm != 'cf_guarantee'").to_dict("records"):
-        found, covered = sets[row["arm"]], sets[row["arm"]][np.arange(len(y)), y]
+    base_threshold = conformal_quantile(true, 0.1)
+    for row in rows.query("split == @at").to_dict("records"):
+        if row["arm"] == "batch_gcp":
+            found = gcp.sets(parts.scores[parts.test], groups)
+        elif row["arm"] == "base":
+            found = prediction_sets(parts.scores[parts.test], base_threshold)
+        else:
+            threshold = control.find_threshold(
+                parts.scores[parts.calibration],
+                data.y[parts.calibration],
+                data.groups[parts.calibration],
+                row["metric"],
+                row["c"],
+                classwise=True,
+                guarantee={"cf": "none", "cf_guarantee": "fixed-sequence"}[row["arm"]],
+                grid=np.linspace(0, 1, 10_001),
+            ).threshold
+            found = prediction_sets(parts.scores[parts.test], threshold)
+        covered = found[np.arange(len(y)), y]
         assert row["efficiency"] == pytest.approx(found.sum() / len(y))
         if row["metric"] == "group_coverage":
             own = groups == row["group"]
@@ -275,15 +273,33 @@ def test_rows_are_saved_under_their_profile_and_dataset(scored, tmp_path, monkey
     assert pd.read_parquet(path).equals(scored[-1])
 
 
-def test_rows_of_another_model_or_score_are_refused(scored):
-    data, base, cf, _ = scored
-    told = r"cf: split 0 has \d+ calibration points and q̂ = 0\.\d+; wanted \d+ calibration points"
-    with pytest.raises(ValueError, match=told):
-        batch_gcp.run(data, replace(base, probs=base.probs[:, ::-1]), cf)
-    with pytest.raises(ValueError, match=told):
-        batch_gcp.run(data, base, cf.assign(n_calibration=cf["n_calibration"] + 1))
-    with pytest.raises(ValueError, match="cf: found no classwise rows of APS"):
-        batch_gcp.run(data, base, cf[cf["score"] == "tps"])
+def test_conformal_fairness_is_what_the_grid_of_the_paper_has(
+    scored, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "ARTIFACTS", tmp_path)
+    data, base, rows = scored
+    grid = experiments.run(
+        data, base, splits=2, scores=["aps"], closeness=[0.1], progress=False
+    )
+    setting = ["metric", "c", "split"]
+    measured = ["coverage", "efficiency", "disparity"]
+    arms = {"cf": "none", "cf_guarantee": "fixed-sequence"}
+    for arm, guarantee in arms.items():
+        is_own = (rows["arm"] == arm) & (rows["scored_on"] == "fixed label")
+        ours = rows[is_own].set_index(setting)[measured].sort_index()
+        is_theirs = grid["classwise"] & (grid["guarantee"] == guarantee)
+        theirs = grid[is_theirs].set_index(setting)[measured].loc[ours.index]
+        assert len(ours) == 4
+        pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+    names = ["dataset", "attribute", "source", "data", "records", "profile", "model"]
+    assert set(map(tuple, rows[names].to_numpy())) == set(
+        map(tuple, grid[names].to_numpy())
+    )
+
+
+def test_rows_hold_plain_text(scored):
+    for name in ("arm", "metric", "scored_on", "data", "source"):
+        assert {type(value) for value in scored[-1][name]} == {str}
 
 
 # What is drawn

@@ -1,222 +1,326 @@
-"""BatchGCP (Jung et al., 2023): a threshold for each group's true labels, solved to its optimum; and what it is worth.
+"""BatchGCP (Jung et al., 2023), solved to its optimum, and what it is worth.
 
-Unlike a conformally fair threshold, it must be told the groups of everyone it predicts for.
+It has a threshold for each group, by the scores of true labels. Unlike a conformally fair
+threshold, it must be told the groups of everyone it predicts for.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import linprog
 from tqdm.auto import tqdm
 
-from cfhelpers import conformal, fairness, paths
-from cfhelpers._checks import as_array, as_float_column, as_fraction, as_scores
+from cfhelpers import conformal, paths
+from cfhelpers._checks import (
+    as_array,
+    as_float_column,
+    as_fraction,
+    as_positive_labels,
+    as_scores,
+)
+from cfhelpers.cells import CellCounts
 from cfhelpers.datasets import Dataset
-from cfhelpers.graph_scores import score_split
 from cfhelpers.groups import as_groups
+from cfhelpers.metrics import METRICS
+from cfhelpers.study import experiments
 from cfhelpers.study.models import BaseModel
+from cfhelpers.study.names import CF_ARMS, Arm
+from cfhelpers.study.scoring import ScoredSplit, score_split
 
-_TRUE = fairness.METRICS["overall_accuracy_equality"]
-MEASURES = {  # a metric, and on which label's coverage it is scored: as CF is, or as the authors scored BatchGCP
-    ("demographic_parity", "fixed label"): "demographic_parity",
-    ("demographic_parity", "true label"): _TRUE,
-    ("disparate_impact", "fixed label"): "disparate_impact",
-    ("disparate_impact", "true label"): replace(_TRUE, compare="ratio"),
+SCORE = "aps"
+COMPARED = ("demographic_parity", "disparate_impact")
+_TRUE_LABEL = METRICS["overall_accuracy_equality"]
+# A metric, and on which label's coverage it is scored: as CF is, or as the authors scored
+# BatchGCP.
+MEASURES = {
+    ("demographic_parity", "fixed label"): METRICS["demographic_parity"],
+    ("demographic_parity", "true label"): _TRUE_LABEL,
+    ("disparate_impact", "fixed label"): METRICS["disparate_impact"],
+    ("disparate_impact", "true label"): replace(_TRUE_LABEL, compare="ratio"),
 }
-ARMS = {
-    "none": "cf",
-    "fixed-sequence": "cf_guarantee",
-}  # of conformal fairness, by its guarantee
-SAME = 0.01  # between the q̂ of a model and of the same model trained on another machine, at most
 
 
 @dataclass(frozen=True)
 class BatchGCP:
-    """f̂(x) = q̂ + Σ λ_g over the groups of x; `thresholds` holds q̂ + λ_g, for a point that is in g alone, by name."""
+    """The fitted thresholds: f̂(x) = q̂ + Σ λ_g over the groups of x.
+
+    Attributes
+    ----------
+    base_threshold : float
+        The conformal quantile q̂.
+    thresholds : dict
+        By group, q̂ + λ_g: the threshold of a point that is in this group alone.
+    """
 
     base_threshold: float
     thresholds: dict[Any, float]
 
     def threshold(self, groups: Any) -> np.ndarray:
         """The threshold of each point (n,), from its groups as in `fit`."""
-        members, names = _members(groups, len(groups), self.thresholds)
-        if unknown := [name for name in names if name not in self.thresholds]:
-            raise ValueError(
-                f"groups: found {unknown[0]!r}; wanted those of the fit, {list(self.thresholds)}"
-            )
+        members, names = _members(groups, len(groups), n_fitted=len(self.thresholds))
+        for name in names:
+            if name not in self.thresholds:
+                raise ValueError(
+                    f"groups: found {name!r}; "
+                    f"wanted those of the fit, {list(self.thresholds)}"
+                )
         if np.isinf(self.base_threshold):
             return np.full(len(members), np.inf)
         alone = np.where(members, [self.thresholds[name] for name in names], 0)
-        return alone.sum(axis=1) + (1 - members.sum(axis=1)) * self.base_threshold
+        n_groups = members.sum(axis=1)
+        return alone.sum(axis=1) + (1 - n_groups) * self.base_threshold
 
-    def sets(self, scores: Any, groups: Any) -> np.ndarray:
-        """The labels of each point whose score is at most the point's own threshold, boolean (n, K)."""
-        scores, threshold = as_scores(scores), self.threshold(groups)
-        if len(scores) != len(threshold):
+    def sets(self, scores: ArrayLike, groups: Any) -> np.ndarray:
+        """The labels whose score is at most the point's own threshold, boolean (n, K)."""
+        values = as_scores(scores)
+        threshold = self.threshold(groups)
+        if len(values) != len(threshold):
             raise ValueError(
-                f"groups: found {len(threshold)} rows for {len(scores)} points; wanted one for each point"
+                f"groups: found {len(threshold)} rows for {len(values)} points; "
+                "wanted one for each point"
             )
-        return scores <= conformal.round_down(threshold, scores.dtype)[:, None]
+        return values <= conformal.round_down(threshold, values.dtype)[:, None]
 
 
-def fit(scores: Any, groups: Any, alpha: float = 0.1) -> BatchGCP:
-    """The optimum of the pinball loss at level 1 - alpha over λ, from the calibration points' true-label scores (n,).
+def fit(scores: ArrayLike, groups: Any, alpha: float = 0.1) -> BatchGCP:
+    """The optimum of the pinball loss at level 1 - alpha over the groups' corrections λ.
 
-    `groups`: one name per point, or booleans (n, G), a column for each group, where a point may be in several or none.
-    Where no point is in two groups, the optimum is each group's own conformal quantile, infinite for a group too small;
-    else a linear programme's, which leaves at most a share alpha of each group's calibration points uncovered.
+    Where no point is in two groups, the optimum is each group's own conformal quantile,
+    infinite for a group too small. Else it is a linear programme's, which leaves at most
+    a share alpha of each group's calibration points uncovered.
+
+    Parameters
+    ----------
+    scores : (n,)
+        The calibration points' scores of their true labels.
+    groups : (n,), or boolean (n, G)
+        One name per point; or a column for each group, where a point may be in several
+        or none.
+    alpha : float
+        The allowed miscoverage.
+
+    Returns
+    -------
+    BatchGCP
+
+    Examples
+    --------
+    >>> scores = [0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]
+    >>> fit(scores, ["a"] * 4 + ["b"] * 4, alpha=0.25).thresholds
+    {'a': 0.4, 'b': 0.9}
     """
-    scores, alpha = as_float_column(scores, "scores"), as_fraction(alpha, "alpha")
-    members, names = _members(groups, len(scores))
-    if not (present := members.any(axis=0)).all():
+    values = as_float_column(scores, "scores")
+    alpha = as_fraction(alpha, "alpha")
+    members, names = _members(groups, len(values))
+    has_points = members.any(axis=0)
+    if not has_points.all():
         raise ValueError(
-            f"groups: found nobody in {names[present.argmin()]!r}; wanted at least one point in each"
+            f"groups: found nobody in {names[has_points.argmin()]!r}; "
+            "wanted at least one point in each"
         )
-    base = conformal.conformal_quantile(scores, alpha)
+    base = conformal.conformal_quantile(values, alpha)
     if members.sum(axis=1).max() <= 1 or np.isinf(base):
-        thresholds = [
-            conformal.conformal_quantile(scores[member], alpha) for member in members.T
-        ]
-    elif np.isinf(scores).any():
+        thresholds = {}
+        for name, member in zip(names, members.T, strict=True):
+            thresholds[name] = conformal.conformal_quantile(values[member], alpha)
+        return BatchGCP(base, thresholds)
+    if np.isinf(values).any():
         raise ValueError(
             "scores: found an infinite one; wanted finite scores where groups overlap"
         )
-    else:
-        corrections = _pinball(scores.astype(np.float64) - base, members, alpha)
-        thresholds = (
-            base + corrections + 1e-12
-        ).tolist()  # rounding uncovers none of the points that f̂ goes through
-    return BatchGCP(base, dict(zip(names, thresholds, strict=True)))
+    corrections = _pinball_optimum(values.astype(np.float64) - base, members, alpha)
+    # f̂ goes through some of the points: rounding must not uncover them.
+    above = (base + corrections + 1e-12).tolist()
+    return BatchGCP(base, dict(zip(names, above, strict=True)))
 
 
-def _members(groups: Any, n: int, fitted: Any = None) -> tuple[np.ndarray, list]:
-    """Who is in which group, boolean (n, G), and the groups' names; of booleans, as many columns as were fitted."""
+def _members(
+    groups: Any, n: int, n_fitted: int | None = None
+) -> tuple[np.ndarray, list[Any]]:
+    """Who is in which group, boolean (n, G), and the groups' names.
+
+    Booleans must have as many columns as were fitted.
+    """
     array = as_array(groups)
     if array.ndim != 2 or array.dtype != bool:
         found = as_groups(groups, n)
         return found.codes[:, None] == np.arange(len(found)), found.names
-    if (
-        array.shape != (wanted := (n, array.shape[1] if fitted is None else len(fitted)))
-        or not array.size
-    ):
+    n_groups = array.shape[1] if n_fitted is None else n_fitted
+    if array.shape != (n, n_groups) or array.size == 0:
         raise ValueError(
-            f"groups: found shape {array.shape}; wanted {wanted}, a row per point, a column per group"
+            f"groups: found shape {array.shape}; wanted {(n, n_groups)}, "
+            "a row per point, a column per group"
         )
-    return array, list(groups) if isinstance(groups, pd.DataFrame) else list(
-        range(array.shape[1])
-    )
+    if isinstance(groups, pd.DataFrame):
+        return array, list(groups)
+    return array, list(range(n_groups))
 
 
-def _pinball(residuals: np.ndarray, members: np.ndarray, alpha: float) -> np.ndarray:
-    """The λ (G,) of the optimum, by its dual: as many constraints as groups, one bounded variable per point."""
-    equal = {
-        "A_eq": sparse.csr_array(members.T, dtype=np.float64),
-        "b_eq": np.zeros(members.shape[1]),
-    }
-    options = {
-        "presolve": False
-    }  # it compares points in pairs: at 100,000 of them 40 times as long as the rest
+def _pinball_optimum(
+    residuals: np.ndarray, members: np.ndarray, alpha: float
+) -> np.ndarray:
+    """The λ (G,) of the optimum, by the dual of its linear programme.
+
+    The dual has as many constraints as groups, and one bounded variable per point.
+    """
+    # SciPy's type hints know no sparse matrix here.
+    constraints: Any = sparse.csr_array(members.T, dtype=np.float64)
     found = linprog(
         -residuals,
-        **equal,
+        A_eq=constraints,
+        b_eq=np.zeros(members.shape[1]),
         bounds=(-alpha, 1 - alpha),
         method="highs-ds",
-        options=options,
+        # Presolve compares points in pairs: at 100,000 it takes 40 times the rest.
+        options={"presolve": False},
     )
     if not found.success:
         raise RuntimeError(f"BatchGCP: {found.message}")
     return -found.eqlin.marginals
 
 
-def run(
-    dataset: Dataset, base: BaseModel, cf: pd.DataFrame, alpha: float = 0.1
-) -> pd.DataFrame:
-    """Tidy rows of the base predictor, of BatchGCP and of conformal fairness, each scored in both ways.
+@dataclass(frozen=True)
+class ArmOutcome:
+    """What one arm covers on the test split, and by which metrics it is judged."""
 
-    `cf` are the rows that `experiments.run` gave for this dataset and base model: their splits are taken, with the same
-    randomised APS, and their classwise thresholds. Rows with the metric "group_coverage" hold the true-label coverage
-    of one `group` of `n` test points.
+    arm: Arm
+    metrics: Sequence[str]
+    c: float  # NaN for the arms that know no c
+    counts: CellCounts
+
+
+def run(
+    dataset: Dataset,
+    base: BaseModel,
+    *,
+    profile: str = "quick",
+    splits: int = 10,
+    closeness: Sequence[float] = experiments.CLOSENESS,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """The base predictor, BatchGCP and conformal fairness, each scored in both ways.
+
+    All take the same splits and the same randomised APS. Conformal fairness has one λ for
+    each label, found for each of the two metrics, with a guarantee and without.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+    profile : "quick" or "paper"
+    splits : int
+    closeness : list of float
+        Asked of demographic parity; disparate impact is asked for four fifths.
+    alpha, delta : float
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    DataFrame
+        Tidy rows. Those with the metric "group_coverage" hold the true-label coverage of
+        one `group` of `n` test points.
     """
-    rows, metrics = [], sorted({metric for metric, _ in MEASURES})
-    cf = cf[(cf["score"] == "aps") & cf["classwise"] & cf["metric"].isin(metrics)]
-    if cf.empty:
-        raise ValueError(
-            f"cf: found no classwise rows of APS for {' and '.join(metrics)}; wanted some of both"
-        )
-    for split, found in tqdm(
-        cf.groupby("split"), f"BatchGCP, {dataset.name}", leave=False
-    ):
-        scored = score_split(dataset, base.probs, base.parts, "aps", split, alpha=alpha)
-        calibration, test = scored.calibration, scored.test
-        gcp = fit(
-            scored.scores[calibration, dataset.y[calibration]],
-            dataset.groups[calibration],
-            alpha,
-        )
-        stored, ours = (
-            found[["n_calibration", "base_threshold"]].iloc[0],
-            (len(calibration), gcp.base_threshold),
-        )
-        if stored.iloc[0] != ours[0] or abs(stored.iloc[1] - ours[1]) > SAME:
-            facts = "{:.0f} calibration points and q̂ = {:.4f}".format
-            wanted = f"{facts(*ours)}, as of this dataset and base model"
-            raise ValueError(f"cf: split {split} has {facts(*stored)}; wanted {wanted}")
-        scores, y, names = scored.scores[test], dataset.y[test], dataset.groups[test]
-        groups = as_groups(names, len(names))
-        arms = [
-            (
-                "base",
-                metrics,
-                np.nan,
-                conformal.prediction_sets(scores, gcp.base_threshold),
+    rows: list[dict[str, Any]] = []
+    bar_name = f"BatchGCP, {dataset.name}"
+    for split in tqdm(range(splits), bar_name, disable=not progress, leave=False):
+        scored = score_split(dataset, base.probs, base.parts, SCORE, split, alpha=alpha)
+        for outcome in _outcomes(dataset, scored, closeness, alpha, delta):
+            rows += _outcome_rows(outcome, split)
+    facts = experiments.run_facts(dataset, base, profile)
+    return pd.DataFrame(rows).assign(**facts, score=SCORE)
+
+
+def _outcomes(
+    dataset: Dataset,
+    scored: ScoredSplit,
+    closeness: Sequence[float],
+    alpha: float,
+    delta: float,
+) -> Iterator[ArmOutcome]:
+    """Every arm on one split."""
+    calibration = experiments.calibrate(dataset, scored, alpha)
+    true_scores = scored.scores[scored.calibration, dataset.y[scored.calibration]]
+    gcp = fit(true_scores, dataset.groups[scored.calibration], alpha)
+    scores = scored.scores[scored.test]
+    y = dataset.y[scored.test]
+    group_of_each = dataset.groups[scored.test]
+    groups = as_groups(group_of_each, len(y))
+    counts = CellCounts.from_scores(scores, gcp.base_threshold, y, groups)
+    yield ArmOutcome(Arm.BASE, COMPARED, np.nan, counts)
+    counts = CellCounts.from_sets(gcp.sets(scores, group_of_each), y, groups)
+    yield ArmOutcome(Arm.BATCH_GCP, COMPARED, np.nan, counts)
+    grid = experiments.threshold_grid(scored)
+    for metric in COMPARED:
+        for guarantee, arm in CF_ARMS.items():
+            search = calibration.search(
+                metric, classwise=True, guarantee=guarantee, delta=delta, grid=grid
             )
-        ]
-        arms.append(("batch_gcp", metrics, np.nan, gcp.sets(scores, names)))
-        for row in found.itertuples():
-            arms.append(
-                (
-                    ARMS[row.guarantee],
-                    [row.metric],
-                    row.c,
-                    conformal.prediction_sets(scores, row.threshold),
-                )
-            )
-        for arm, asked, c, sets in arms:
-            common = {
-                "arm": arm,
-                "c": c,
-                "split": split,
-                "coverage": conformal.coverage(sets, y),
+            for c in experiments.asked_closeness(metric, closeness):
+                threshold = search.find(c).threshold
+                counts = CellCounts.from_scores(scores, threshold, y, groups)
+                yield ArmOutcome(arm, [metric], c, counts)
+
+
+def _outcome_rows(outcome: ArmOutcome, split: int) -> list[dict[str, Any]]:
+    """The rows of one arm on one split."""
+    counts = outcome.counts
+    n_points = counts.n_points.sum()
+    common: dict[str, Any] = {
+        "arm": str(outcome.arm),
+        "c": outcome.c,
+        "split": split,
+        "coverage": counts.hits.sum() / n_points,
+        "efficiency": counts.set_sizes.sum() / n_points,
+    }
+    positive_labels = as_positive_labels(None, len(counts.sizes))
+    rows = []
+    for (metric, scored_on), measure in MEASURES.items():
+        if metric in outcome.metrics:
+            own = {
+                "metric": metric,
+                "scored_on": scored_on,
+                "disparity": counts.shares(measure, positive_labels).disparity,
             }
-            common["efficiency"] = conformal.efficiency(sets)
-            for (metric, scored_on), measure in MEASURES.items():
-                if metric in asked:
-                    value = fairness.disparity(sets, y, groups, measure)
-                    rows.append(
-                        common
-                        | {"metric": metric, "scored_on": scored_on, "disparity": value}
-                    )
-            if asked == metrics:
-                table = fairness.group_coverages(sets, y, groups, _TRUE).drop(
-                    columns="label"
-                )
-                common |= {"metric": "group_coverage", "scored_on": "true label"}
-                rows += [common | record for record in table.to_dict("records")]
-    setting = cf[
-        ["dataset", "attribute", "source", "data", "records", "profile", "model", "score"]
-    ].iloc[0]
-    return pd.DataFrame(rows).assign(**setting)
+            rows.append(common | own)
+    if outcome.arm in (Arm.BASE, Arm.BATCH_GCP):
+        for place, group in enumerate(counts.group_names):
+            n = counts.n_points[place]
+            own = {
+                "metric": "group_coverage",
+                "scored_on": "true label",
+                "group": group,
+                "n": n,
+                "coverage": counts.hits[place] / n,
+            }
+            rows.append(common | own)
+    return rows
 
 
 def save_rows(rows: pd.DataFrame) -> Path:
-    """Write the rows of one dataset to results/runs/<profile>/batch_gcp_<dataset>.parquet."""
-    ((profile, dataset),) = rows[["profile", "dataset"]].drop_duplicates().to_numpy()
-    with paths.atomic_write(
-        path := paths.runs(profile) / f"batch_gcp_{dataset}.parquet"
-    ) as partial:
+    """Write the rows of one dataset where the profile's rows are, whole or not at all.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `run`.
+
+    Returns
+    -------
+    Path
+        results/runs/<profile>/batch_gcp_<dataset>.parquet
+    """
+    runs = rows[["profile", "dataset"]].drop_duplicates()
+    ((profile, dataset),) = runs.to_numpy()
+    path = paths.runs(profile) / f"batch_gcp_{dataset}.parquet"
+    with paths.atomic_write(path) as partial:
         rows.to_parquet(partial, index=False, compression="zstd")
     return path
