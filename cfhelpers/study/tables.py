@@ -321,7 +321,7 @@ def _cell_text(value: Any) -> str:
 
 
 def _without_repeats(body: list[list[str]], n_index: int) -> list[list[str]]:
-    """Rows without what the row above has too, in all columns of the index but its last."""
+    """Rows whose outer index is blank where the row above has the same."""
     shown = []
     above: list[str] = []
     for row in body:
