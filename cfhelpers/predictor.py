@@ -1,58 +1,172 @@
-"""A classifier that answers with sets of labels whose coverage is close across groups, without groups to predict."""
+"""A classifier that answers with sets of labels whose coverage is close across groups.
+
+Groups are needed to calibrate it, and not to predict.
+"""
 
 import functools
+import math
+import re
 import warnings
-import zlib
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils import ClassifierTags, Tags
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cfhelpers import conformal, control, scores
-from cfhelpers._checks import as_array, as_probabilities, one_of, plain
+from cfhelpers import __version__, conformal, control, scores
+from cfhelpers._checks import (
+    as_array,
+    as_flag,
+    as_fraction,
+    as_pandas,
+    as_probabilities,
+    one_of,
+    plain,
+)
+from cfhelpers.control import FairThreshold, Guarantee
 from cfhelpers.fairness import FairnessMetric, get_metric
+from cfhelpers.groups import Groups, as_groups
 
-FIT, PREDICT = 0, 1  # purposes of random numbers
-SCORES = {"tps": scores.tps, "aps": scores.aps, "raps": scores.raps}
+SCORES: dict[str, Callable] = {
+    "tps": scores.tps,
+    "aps": scores.aps,
+    "raps": scores.raps,
+}
+SMALL_GROUPS = ("keep", "pool", "leave out")
+DIGITS = 6  # of probabilities, where they tell people apart: the last bits do not matter
+SEEDS = 2**53  # so that a seed survives JSON in any language
+# The last bits of a model's output depend on the batch. A threshold that is itself a
+# calibration score must not exclude the very person it came from for that.
+SLACK = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 
 
 class InfeasibleWarning(UserWarning):
     """No finite threshold is fair enough on this calibration set."""
 
 
-class FairConformalClassifier(BaseEstimator):
-    """Prediction sets from any classifier with predict_proba, or from probabilities, made fair on a calibration set.
+class SmallGroupsWarning(UserWarning):
+    """The promise is for other groups than those that were given."""
 
-    estimator: already fitted, kept as it is; None: `fit` and `predict_set` take probabilities (n, K) in place of X.
-    score: "tps", "aps", "raps", or a callable (probabilities, u) -> scores (n, K).
-    metric, closeness, alpha, classwise, guarantee, delta, positive_labels, grid: as in `control.find_threshold`;
-    positive labels are given as the classifier's own labels.
-    random_state: seed for the randomised scores. With a seed, the same X gets the same sets each time.
 
-    After `fit`: `classes_`, `result_` (a control.FairThreshold), `threshold_` (K,) and `summary_`, a table per label.
+@dataclass(frozen=True)
+class Promise:
+    """What a fitted classifier promises, and to whom. `str()` says it in a sentence.
+
+    Attributes
+    ----------
+    metric, closeness, guarantee, delta, alpha
+        As in the classifier.
+    labels : list
+        The labels whose coverage is compared between groups.
+    groups : list
+        The groups that are compared: those that occur in the calibration set, and
+        declared ones.
+    pooled, left_out : lists
+        Small groups that became one, or that nothing is promised about.
+    """
+
+    metric: str
+    closeness: float
+    guarantee: str
+    delta: float
+    alpha: float
+    labels: list[Any]
+    groups: list[Any]
+    pooled: list[Any] = field(default_factory=list)
+    left_out: list[Any] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        about = f"{self.metric} within {self.closeness:g} for the groups "
+        about += _listed(self.groups)
+        if self.guarantee == Guarantee.NONE:
+            text = f"{about}: on the calibration data, without a guarantee"
+        else:
+            text = f"{about}, with probability at least {1 - self.delta:g} over the "
+            text += "calibration set"
+        if self.pooled:
+            text += f"; small groups, pooled: {_listed(self.pooled)}"
+        if self.left_out:
+            text += f"; small groups, left out: {_listed(self.left_out)}"
+        return text
+
+
+class FairConformalClassifier(ClassifierMixin, BaseEstimator):
+    """Prediction sets from any fitted classifier, made fair on a calibration set.
+
+    A person's set depends on that person alone: it is the same in any batch and in any
+    order. Randomised scores draw their number from the person's id, or from the content
+    of the row where there are no ids (`scores.person_u`).
+
+    Parameters
+    ----------
+    estimator : fitted classifier with predict_proba, optional
+        Kept as it is. Without one, `fit` and `predict_set` take probabilities (n, K) in
+        place of X; columns of a data frame are matched by name.
+    conformity_score : "tps", "aps", "raps", or callable (probabilities, u) -> scores
+        A callable must score every row by itself.
+    metric, closeness, alpha, classwise, guarantee, delta
+        As in `control.find_threshold`.
+    positive_labels : labels, optional
+        Those whose coverage must be fair. By default all but the first where labels are
+        0..K-1, and all of them where they have names.
+    small_groups : "keep", "pool" or "leave out"
+        What to do with groups that have a cell with fewer points than any finite
+        threshold needs. Only sizes decide. "pool" makes one group of them; "leave out"
+        promises nothing about them.
+    randomized : bool
+        False: scores without a random number, u = None.
+    random_state : int or NumPy generator, optional
+        The seed of the random numbers. By default `fit` draws one and keeps it.
+    grid : thresholds, optional
+        As in `control.find_threshold`; for RAPS its whole range by default.
+
+    Attributes
+    ----------
+    classes_ : (K,)
+        Labels, in the order of the columns of the sets.
+    result_ : control.FairThreshold
+        What the search found, with cells named by your labels.
+    threshold_ : float64 (K,)
+    promise_ : Promise
+        The groups and labels that the promise is for.
+    summary_ : DataFrame
+        A row per label.
+    seed_ : int
+
+    Examples
+    --------
+    >>> from cfhelpers.datasets.populations import two_groups
+    >>> probs, y, groups = two_groups().draw(4000, np.random.default_rng(0))
+    >>> fair = FairConformalClassifier(closeness=0.2).fit(probs, y, groups)
+    >>> fair.predict_set(probs).shape
+    (4000, 3)
+    >>> fair.promise_.groups
+    ['A', 'B']
     """
 
     def __init__(
         self,
         estimator: Any = None,
-        score: str | Callable = "aps",
+        conformity_score: str | Callable = "tps",
         metric: str | FairnessMetric = "equal_opportunity",
         closeness: float | None = None,
         alpha: float = 0.1,
         classwise: bool = True,
         guarantee: str = "fixed-sequence",
         delta: float = 0.1,
-        positive_labels: Any = None,
-        random_state: Any = None,
-        grid: Any = None,
+        positive_labels: ArrayLike | None = None,
+        small_groups: str = "keep",
+        randomized: bool = True,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        grid: ArrayLike | None = None,
     ) -> None:
         self.estimator = estimator
-        self.score = score
+        self.conformity_score = conformity_score
         self.metric = metric
         self.closeness = closeness
         self.alpha = alpha
@@ -60,77 +174,89 @@ class FairConformalClassifier(BaseEstimator):
         self.guarantee = guarantee
         self.delta = delta
         self.positive_labels = positive_labels
+        self.small_groups = small_groups
+        self.randomized = randomized
         self.random_state = random_state
         self.grid = grid
 
-    @property
-    def estimator(self) -> Any:
-        return self._estimator
+    def fit(
+        self, X: Any, y: ArrayLike, groups: Any = None, ids: ArrayLike | None = None
+    ) -> "FairConformalClassifier":
+        """Find the thresholds on calibration data that did not train the estimator.
 
-    @estimator.setter
-    def estimator(self, value: Any) -> None:
-        """Frozen, so that cloning keeps it fitted."""
-        self._estimator = (
-            value
-            if value is None or isinstance(value, FrozenEstimator)
-            else FrozenEstimator(value)
-        )
+        Parameters
+        ----------
+        X : features, or probabilities (n, K) where there is no estimator
+        y : labels (n,)
+        groups : (n,), or several columns
+            Unused categories of a categorical column are declared groups.
+        ids : (n,), optional
+            Who each row is. Given here, they must be given to `predict_set` too.
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "FairConformalClassifier":
-        """Find the thresholds on calibration data that did not train the estimator: X or probabilities, y, groups."""
+        Returns
+        -------
+        FairConformalClassifier
+            Itself.
+        """
         if groups is None:
             raise ValueError(
-                "groups: found None; wanted one group for each calibration point (predict_set needs none)"
+                "groups: found None; wanted one group for each calibration point "
+                "(predict_set needs none). GridSearchCV and Pipeline pass them on after "
+                "sklearn.set_config(enable_metadata_routing=True) and "
+                ".set_fit_request(groups=True) on this classifier"
             )
-        probs = self._probabilities(X)
-        self.classes_ = self._classes(X, y, probs.shape[1])
-        y = self._indices(y, "y")
-        positive = (
-            None
-            if self.positive_labels is None
-            else self._indices(np.atleast_1d(self.positive_labels), "positive_labels")
-        )
-        self._stream = _stream_of(self.random_state)
-        self.result_ = control.find_threshold(
-            self._score(probs, _generator(self._stream, FIT)),
-            y,
-            groups,
-            self.metric,
+        self._check_options()
+        probs = self._learn_columns(X, y)
+        self.seed_ = _seed_of(self.random_state)
+        self.has_ids_ = ids is not None
+        labels = self._codes_of(y, "y")
+        table = self._scores(X, probs, ids)
+        task = _Task(
+            table,
+            labels,
+            as_groups(groups, len(probs)),
+            get_metric(self.metric),
             self.closeness,
-            alpha=self.alpha,
-            classwise=self.classwise,
-            positive_labels=positive,
-            guarantee=self.guarantee,
-            delta=self.delta,
-            grid=self._grid(probs.shape[1]),
+            {
+                "alpha": self.alpha,
+                "classwise": self.classwise,
+                "positive_labels": self._positive_codes(),
+                "guarantee": self.guarantee,
+                "delta": self.delta,
+                "grid": self._grid(),
+            },
         )
-        self.threshold_ = self.result_.threshold
-        self.summary_ = self._summary(y)
-        if not self.result_.feasible:
-            advice = ", or guarantee='none', the paper's rule, which promises nothing about one calibration"
-            warnings.warn(
-                f"{self.result_}. Labels with an infinite threshold are in every set. Use a larger calibration set, a "
-                f"closeness that can be reached{advice if self.guarantee != 'none' else ''}.",
-                InfeasibleWarning,
-                stacklevel=2,
-            )
+        regrouped, pooled, left_out = task.regroup(self.small_groups)
+        self._remember(regrouped, pooled, left_out)
+        self._warn(task, regrouped)
         return self
 
-    def predict_set(self, X: Any) -> np.ndarray:
-        """The prediction sets, boolean (n, K), columns in the order of `classes_`."""
+    def predict_set(self, X: Any, ids: ArrayLike | None = None) -> np.ndarray:
+        """The prediction sets of new people; no groups are needed.
+
+        Parameters
+        ----------
+        X : features, or probabilities (n, K) where there is no estimator
+        ids : (n,), optional
+            If, and only if, `fit` was given ids.
+
+        Returns
+        -------
+        bool (n, K)
+            Columns in the order of `classes_`.
+        """
         check_is_fitted(self, "threshold_")
-        probs = self._probabilities(X)
-        if probs.shape[1] != len(self.classes_):
-            raise ValueError(
-                f"probabilities: found {probs.shape[1]} columns; wanted {len(self.classes_)}, as in fit"
-            )
-        content = zlib.crc32(
-            np.ascontiguousarray(probs).view(np.uint8).data
-        )  # other points get other random numbers
-        return conformal.prediction_sets(
-            self._score(probs, _generator(self._stream, PREDICT, content)),
-            self.threshold_,
-        )
+        if self.has_ids_ and ids is None:
+            raise ValueError("ids: found None; fit was given ids, so wanted one per row")
+        if ids is not None and not self.has_ids_:
+            raise ValueError("ids: found some; fit was given none, so wanted None")
+        table = self._scores(X, self._probabilities(X), ids)
+        slack = np.where(self._is_score, SLACK[table.dtype], 0.0)
+        return conformal.prediction_sets(table, self.threshold_ + slack)
+
+    def predict_labels(self, X: Any, ids: ArrayLike | None = None) -> list[list[Any]]:
+        """The prediction sets as lists of labels; see `predict_set`."""
+        return [self.classes_[row].tolist() for row in self.predict_set(X, ids)]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely label of each point, without its set."""
@@ -138,92 +264,560 @@ class FairConformalClassifier(BaseEstimator):
         return self.classes_[self._probabilities(X).argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities that the sets are made from."""
+        """The probabilities that the sets are made from, in the order of `classes_`."""
+        check_is_fitted(self, "threshold_")
         return self._probabilities(X)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
-        return tags
+    def to_dict(self) -> dict[str, Any]:
+        """What serving sets takes, as plain JSON; the estimator is not in it.
+
+        Returns
+        -------
+        dict
+            For `from_dict`. An infinite threshold is the text "inf".
+        """
+        check_is_fitted(self, "threshold_")
+        has_names = hasattr(self, "feature_names_in_")
+        return {
+            "class": type(self).__name__,
+            "version": __version__,
+            "takes": self._takes(),
+            "conformity_score": _score_as_dict(self.conformity_score),
+            "randomized": self.randomized,
+            "seed": self.seed_,
+            "ids": self.has_ids_,
+            "classes": [plain(label) for label in self.classes_],
+            "columns": [plain(name) for name in self._columns],
+            "n_features": getattr(self, "n_features_in_", None),
+            "feature_names": self.feature_names_in_.tolist() if has_names else None,
+            "threshold": [_json_number(value) for value in self.threshold_],
+            "base_threshold": _json_number(self.base_threshold_),
+            "threshold_is_score": self._is_score.tolist(),
+            "classwise": self.classwise,
+            "small_groups": self.small_groups,
+            "promise": _json_values(asdict(self.promise_)),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, fitted: dict[str, Any], estimator: Any = None
+    ) -> "FairConformalClassifier":
+        """A classifier that serves the same sets as the one that `to_dict` wrote.
+
+        Parameters
+        ----------
+        fitted : dict
+        estimator : fitted classifier
+            The same as in `fit`, where there was one.
+
+        Returns
+        -------
+        FairConformalClassifier
+            Without `result_` and `summary_`.
+        """
+        if fitted.get("class") != "FairConformalClassifier":
+            raise ValueError(
+                f"fitted: found class {fitted.get('class')!r}; wanted what "
+                "FairConformalClassifier.to_dict gives"
+            )
+        promise = Promise(**_from_json(fitted["promise"]))
+        found = cls(
+            estimator=estimator,
+            conformity_score=_score_from_dict(fitted["conformity_score"]),
+            metric=promise.metric,
+            closeness=promise.closeness,
+            alpha=promise.alpha,
+            classwise=fitted["classwise"],
+            guarantee=promise.guarantee,
+            delta=promise.delta,
+            positive_labels=promise.labels,
+            small_groups=fitted["small_groups"],
+            randomized=fitted["randomized"],
+            random_state=fitted["seed"],
+        )
+        if found._takes() != fitted["takes"]:
+            raise ValueError(
+                f"estimator: found {estimator!r}; the classifier was fitted on "
+                f"{fitted['takes']}, so wanted "
+                + ("its estimator" if estimator is None else "None")
+            )
+        found._restore(fitted, promise)
+        return found
+
+    def _restore(self, fitted: dict[str, Any], promise: Promise) -> None:
+        """Set what `fit` learns from what `to_dict` wrote."""
+        self.promise_ = promise
+        self.seed_ = fitted["seed"]
+        self.has_ids_ = fitted["ids"]
+        self.classes_ = _as_classes(fitted["classes"])
+        self._columns = fitted["columns"]
+        if fitted["n_features"] is not None:
+            self.n_features_in_ = fitted["n_features"]
+        if fitted["feature_names"] is not None:
+            self.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
+        self.threshold_ = np.array([float(value) for value in fitted["threshold"]])
+        self.base_threshold_ = float(fitted["base_threshold"])
+        self._is_score = np.array(fitted["threshold_is_score"])
+
+    def __sklearn_clone__(self) -> "FairConformalClassifier":
+        """The same parameters, nothing learnt; the estimator stays fitted."""
+        parameters = self.get_params(deep=False)
+        estimator = parameters.pop("estimator")
+        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
+        copy = type(self)(estimator=estimator, **copies)
+        if hasattr(self, "_metadata_request"):  # what metadata routing was asked for
+            copy._metadata_request = deepcopy(self._metadata_request)
+        return copy
+
+    def _check_options(self) -> None:
+        """Options that nothing below checks."""
+        metric = get_metric(self.metric)
+        as_flag(self.classwise, "classwise")
+        as_flag(self.randomized, "randomized")
+        one_of(self.small_groups, "small_groups", SMALL_GROUPS)
+        _score_parts(self.conformity_score)
+        if self.closeness is None:
+            return
+        closeness = as_fraction(self.closeness, "closeness", include_one=True)
+        if metric.is_ratio and closeness < 0.5:
+            warnings.warn(
+                f"closeness: found {closeness:g} for {metric.name}, a ratio: one group's "
+                f"share may then be {closeness:g} of another's; the four-fifths rule "
+                "asks for 0.8",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _takes(self) -> str:
+        """What stands for X."""
+        if self.estimator is None:
+            return "probabilities"
+        return "features"
+
+    def _learn_columns(self, X: Any, y: ArrayLike) -> np.ndarray:
+        """The probabilities of the calibration points; learns what columns are called."""
+        if self.estimator is not None:
+            validate_data(self, X, reset=True, skip_check_array=True)
+            probs = self._estimated(X)
+            self._columns = list(range(probs.shape[1]))
+            found = getattr(self.estimator, "classes_", self._columns)
+            self.classes_ = np.asarray(found)
+            return probs
+        table = as_pandas(X)
+        probs = as_probabilities(table)
+        self.n_features_in_ = probs.shape[1]
+        self._columns = list(range(probs.shape[1]))
+        self.__dict__.pop("feature_names_in_", None)
+        if isinstance(table, pd.DataFrame):
+            self._columns = _unique_names(table)
+            if all(isinstance(name, str) for name in self._columns):
+                self.feature_names_in_ = np.array(self._columns, dtype=object)
+        self.classes_ = _classes_of(self._columns, y)
+        return probs
+
+    def _estimated(self, X: Any) -> np.ndarray:
+        """What the estimator says, checked."""
+        if not hasattr(self.estimator, "predict_proba"):
+            raise ValueError(
+                f"estimator: found {self.estimator!r} without predict_proba; wanted a "
+                "fitted classifier that has it, or None to give probabilities"
+            )
+        return as_probabilities(self.estimator.predict_proba(X))
 
     def _probabilities(self, X: Any) -> np.ndarray:
-        return as_probabilities(
-            X if self.estimator is None else self.estimator.predict_proba(X)
-        )
-
-    def _classes(self, X: Any, y: Any, n_classes: int) -> np.ndarray:
-        """The estimator's labels; for probabilities the column names where the labels are among them, else 0..K-1."""
+        """The probabilities of new points, columns in the order of `classes_`."""
         if self.estimator is not None:
-            return np.asarray(self.estimator.classes_)
-        if isinstance(X, pd.DataFrame) and pd.Series(as_array(y)).isin(X.columns).all():
-            return X.columns.to_numpy()
-        return np.arange(n_classes)
-
-    def _indices(self, labels: Any, name: str) -> np.ndarray:
-        labels = as_array(labels)
-        index = pd.Index(self.classes_).get_indexer(labels.ravel())
-        if (index < 0).any():
-            row = int((index < 0).argmax())
-            found = plain(labels.ravel()[row])
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return self._estimated(X)
+        table = as_pandas(X)
+        if isinstance(table, pd.DataFrame):
+            return as_probabilities(table[self._matching(_unique_names(table))])
+        probs = as_probabilities(table)
+        if probs.shape[1] != len(self.classes_):
             raise ValueError(
-                f"{name}: found {found!r} in row {row}; wanted labels among {self.classes_.tolist()}"
+                f"probabilities: found {probs.shape[1]} columns; "
+                f"wanted {len(self.classes_)}, as in fit"
             )
-        return index
+        if self._columns != list(range(probs.shape[1])):
+            raise ValueError(
+                "probabilities: found columns without names; wanted a data frame with "
+                f"the columns {self._columns}, as in fit"
+            )
+        return probs
 
-    def _score(self, probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if callable(self.score):
-            return self.score(probs, rng.random(len(probs)))
-        one_of(self.score, "score", tuple(SCORES))
-        return (
-            scores.tps(probs)
-            if self.score == "tps"
-            else SCORES[self.score](probs, rng.random(len(probs)))
-        )
+    def _matching(self, names: list[Any]) -> list[Any]:
+        """The columns of fit, if these are the same in some order."""
+        unknown = [name for name in names if name not in self._columns]
+        absent = [name for name in self._columns if name not in names]
+        if unknown or absent:
+            found = f"the columns {unknown}, which fit did not have" if unknown else ""
+            gap = f"no {absent}" if absent else ""
+            both = " and ".join(part for part in (found, gap) if part)
+            raise ValueError(
+                f"probabilities: found {both}; wanted {self._columns}, in any order"
+            )
+        return self._columns
 
-    def _grid(self, n_classes: int) -> Any:
+    def _codes_of(self, labels: ArrayLike, name: str) -> np.ndarray:
+        """Places of labels among `classes_`."""
+        entries = as_array(as_pandas(labels)).ravel()
+        places = {plain(label): code for code, label in enumerate(self.classes_)}
+        is_mask = entries.dtype == bool and not set(places) <= {False, True}
+        codes, distinct = pd.factorize(entries, use_na_sentinel=False)
+        known = [places.get(plain(label), -1) for label in distinct]
+        found = np.array(known, np.int64)[codes]
+        if is_mask or (found < 0).any():
+            row = 0 if is_mask else int((found < 0).argmax())
+            raise ValueError(
+                f"{name}: found {plain(entries[row])!r} in row {row}; "
+                f"wanted labels among {self.classes_.tolist()}"
+            )
+        return found
+
+    def _positive_codes(self) -> list[int]:
+        """Places of the positive labels."""
+        every = list(range(len(self.classes_)))
+        if self.positive_labels is None:
+            numbers = {plain(label): code for code, label in enumerate(self.classes_)}
+            if set(numbers) == set(every) and len(every) > 1:
+                return [code for code in every if code != numbers[0]]
+            return every
+        given = np.atleast_1d(as_array(self.positive_labels))
+        if given.dtype == bool and self.classes_.dtype != bool:
+            raise ValueError(
+                f"positive_labels: found the mask {given.tolist()}; wanted labels among "
+                f"{self.classes_.tolist()}"
+            )
+        return self._codes_of(given, "positive_labels").tolist()
+
+    def _scores(self, X: Any, probs: np.ndarray, ids: ArrayLike | None) -> np.ndarray:
+        """Scores (n, K), each row from that person alone."""
+        name, function, _ = _score_parts(self.conformity_score)
+        if name == "tps":
+            return function(probs)
+        u = None
+        if self.randomized:
+            u = scores.person_u(self._people(X, probs, ids), self.seed_)
+        table = as_array(function(probs, u))
+        if table.shape != probs.shape:
+            raise ValueError(
+                f"conformity_score: it returned shape {table.shape}; "
+                f"wanted {probs.shape}, a score per label"
+            )
+        if table.dtype not in SLACK:
+            table = table.astype(np.float64)
+        return table
+
+    def _people(self, X: Any, probs: np.ndarray, ids: ArrayLike | None) -> Any:
+        """What tells people apart: ids, features, or rounded probabilities."""
+        if ids is not None:
+            return _checked_ids(ids, len(probs))
+        if self.estimator is not None:
+            return X
+        return np.round(probs.astype(np.float64), DIGITS)
+
+    def _grid(self) -> ArrayLike | None:
         """RAPS reaches above 1, by an amount that is known beforehand."""
-        options = self.score.keywords if isinstance(self.score, functools.partial) else {}
-        function = (
-            self.score.func
-            if isinstance(self.score, functools.partial)
-            else SCORES.get(self.score, self.score)
-        )
-        if (
-            self.grid is not None
-            or self.guarantee == "none"
-            or function is not scores.raps
-        ):
+        name, _, options = _score_parts(self.conformity_score)
+        is_needed = self.guarantee != Guarantee.NONE and name == "raps"
+        if self.grid is not None or not is_needed:
             return self.grid
-        return np.linspace(0, scores.raps_maximum(n_classes, **options), 10_001)
+        return np.linspace(0, scores.raps_maximum(len(self.classes_), **options), 10_001)
 
-    def _summary(self, y: np.ndarray) -> pd.DataFrame:
-        result = self.result_
-        return pd.DataFrame(
-            {
-                "calibration points": np.bincount(y, minlength=len(self.classes_)),
-                "base threshold": result.base_threshold,
-                "threshold": result.threshold,
-                "ratio" if get_metric(self.metric).is_ratio else "gap": result.bound,
-            },
-            index=pd.Index(self.classes_, name="label"),
+    def _remember(self, task: "_Task", pooled: list[Any], left_out: list[Any]) -> None:
+        """Set what was found, in the user's own names."""
+        found = task.find()
+        cells = []
+        for group, code, n in found.blocking_cells:
+            label = None if code is None else plain(self.classes_[code])
+            cells.append((group, label, n))
+        self.result_ = replace(found, blocking_cells=cells)
+        self.threshold_ = found.threshold
+        self.base_threshold_ = found.base_threshold
+        positive = task.options["positive_labels"]
+        self.promise_ = Promise(
+            metric=found.metric,
+            closeness=found.closeness,
+            guarantee=str(found.guarantee),
+            delta=self.delta,
+            alpha=self.alpha,
+            labels=[plain(self.classes_[code]) for code in positive],
+            groups=task.groups.names,
+            pooled=pooled,
+            left_out=left_out,
+        )
+        is_score = np.full(len(self.classes_), self.guarantee == Guarantee.NONE)
+        if self.classwise and task.metric.per_label:
+            is_other = np.isin(np.arange(len(self.classes_)), positive, invert=True)
+            is_score |= is_other
+        self._is_score = is_score
+        self.summary_ = self._summary(task)
+
+    def _summary(self, task: "_Task") -> pd.DataFrame:
+        """A row per label."""
+        compared = "ratio" if task.metric.is_ratio else "gap"
+        points = np.bincount(task.labels, minlength=len(self.classes_))
+        columns = {
+            "calibration points": points,
+            "base threshold": self.result_.base_threshold,
+            "threshold": self.result_.threshold,
+            compared: self.result_.bound,
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.classes_, name="label"))
+
+    def _warn(self, task: "_Task", regrouped: "_Task") -> None:
+        """Say what a user must know about this calibration."""
+        promise = self.promise_
+        if len(promise.groups) < 2:
+            warnings.warn(
+                f"groups: found only {_listed(promise.groups)}; there is no gap between "
+                "groups, so nothing is promised beyond coverage",
+                UserWarning,
+                stacklevel=3,
+            )
+        if promise.pooled or promise.left_out:
+            warnings.warn(f"The promise: {promise}", SmallGroupsWarning, stacklevel=3)
+        if self.result_.feasible:
+            return
+        advice = "; ".join(_advice(self.result_, task, regrouped))
+        warnings.warn(
+            f"{self.result_}. Labels with an infinite threshold are in every set. "
+            f"What would help: a larger calibration set; {advice}.",
+            InfeasibleWarning,
+            stacklevel=3,
         )
 
 
-def _stream_of(random_state: Any) -> list[int]:
-    """Seeds of the random numbers."""
+@dataclass(frozen=True)
+class _Task:
+    """One search: calibration data and what is asked of them."""
+
+    scores: np.ndarray
+    labels: np.ndarray
+    groups: Groups
+    metric: FairnessMetric
+    closeness: float | None
+    options: dict[str, Any]
+    is_kept: np.ndarray | None = None  # the points of the groups; None: all points
+
+    def find(self) -> FairThreshold:
+        """The answer. Points of groups that are left out count for q̂ alone."""
+        if self.is_kept is None:
+            return control.find_threshold(
+                self.scores,
+                self.labels,
+                self.groups,
+                self.metric,
+                self.closeness,
+                **self.options,
+            )
+        options = dict(self.options)
+        alpha = options.pop("alpha")
+        calibration = control.Calibration(
+            self.scores[self.is_kept],
+            self.labels[self.is_kept],
+            self.groups,
+            alpha=alpha,
+            positive_labels=options.pop("positive_labels"),
+            share=False,
+        )
+        true_scores = self.scores[np.arange(len(self.labels)), self.labels]
+        calibration.base = conformal.conformal_quantile(true_scores, alpha)
+        return calibration.search(self.metric, **options).find(self.closeness)
+
+    def small_groups(self) -> list[Any]:
+        """Groups with a cell that has fewer points than any finite threshold needs.
+
+        Sizes alone decide: every score is 0 here, so that all points are covered.
+        """
+        options = {**self.options, "grid": None}
+        sizes_only = replace(self, scores=np.zeros(self.scores.shape), options=options)
+        blocking = {cell[0] for cell in sizes_only.find().blocking_cells}
+        return [name for name in self.groups.names if name in blocking]
+
+    def regroup(self, rule: str) -> tuple["_Task", list[Any], list[Any]]:
+        """The search without small groups, those that were pooled, those left out."""
+        if rule == "keep":
+            return self, [], []
+        small = self.small_groups()
+        if rule == "pool" and len(small) > 1:
+            return replace(self, groups=self.groups.pool(small)), small, []
+        if rule == "leave out" and 0 < len(small) < len(self.groups):
+            groups, is_kept = self.groups.leave_out(small)
+            return replace(self, groups=groups, is_kept=is_kept), [], small
+        return self, [], []
+
+
+def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
+    """What would make thresholds finite."""
+    found = []
+    if not math.isnan(result.smallest_closeness):
+        side = "at most" if task.metric.is_ratio else "at least"
+        found.append(
+            f"a closeness of {side} {result.smallest_closeness:.4g} (chosen after this "
+            "look, it is promised for a new calibration set only)"
+        )
+    if regrouped is task:
+        found += _advice_on_small_groups(task)
+    if result.guarantee != Guarantee.NONE:
+        plain_rule = {**regrouped.options, "guarantee": Guarantee.NONE}
+        is_finite = replace(regrouped, options=plain_rule).find().feasible
+        if is_finite:
+            found.append("guarantee='none', the paper's rule, which promises nothing")
+        else:
+            found.append(
+                "guarantee='none' would not help: it has no finite answer either"
+            )
+    return found
+
+
+def _advice_on_small_groups(task: _Task) -> list[str]:
+    """What pooling and leaving out would do, as far as sizes say."""
+    small = task.small_groups()
+    found = []
+    pooled, members, _ = task.regroup("pool")
+    if members:
+        outcome = "large enough"
+        if pooled.small_groups():
+            outcome = "still too small"
+        found.append(f"small_groups='pool': {_listed(small)} as one group, {outcome}")
+    if 0 < len(small) < len(task.groups) - 1:
+        found.append(
+            f"small_groups='leave out': a promise for the groups other than "
+            f"{_listed(small)}"
+        )
+    return found
+
+
+def _score_parts(score: str | Callable) -> tuple[str | None, Callable, dict[str, Any]]:
+    """Name (None: the user's own), function and options of a conformity score."""
+    if not callable(score):
+        one_of(score, "conformity_score", tuple(SCORES))
+        return score, SCORES[score], {}
+    function = score
+    options: dict[str, Any] = {}
+    if isinstance(score, functools.partial) and not score.args:
+        function = score.func
+        options = score.keywords
+    for name, known in SCORES.items():
+        if function is known:
+            return name, score, options
+    return None, score, {}
+
+
+def _score_as_dict(score: str | Callable) -> dict[str, Any]:
+    """A conformity score by name, if it has one."""
+    name, _, options = _score_parts(score)
+    if name is None:
+        raise ValueError(
+            f"conformity_score: found {score!r}, which cannot be written; wanted 'tps', "
+            "'aps', 'raps', or functools.partial of one of these functions"
+        )
+    return {"name": name, "options": {key: plain(options[key]) for key in options}}
+
+
+def _score_from_dict(written: dict[str, Any]) -> str | Callable:
+    """What `_score_as_dict` wrote."""
+    name = one_of(written["name"], "conformity_score", tuple(SCORES))
+    if not written["options"]:
+        return name
+    return functools.partial(SCORES[name], **written["options"])
+
+
+def _seed_of(random_state: Any) -> int:
+    """The seed of the random numbers: as given, or drawn."""
     if random_state is None:
-        return np.random.SeedSequence().generate_state(4).tolist()
+        return int(np.random.default_rng().integers(SEEDS))
     if isinstance(random_state, np.random.Generator):
-        return random_state.integers(2**32, size=4).tolist()
+        return int(random_state.integers(SEEDS))
     if isinstance(random_state, np.random.RandomState):
-        return random_state.randint(2**32, size=4, dtype=np.uint64).tolist()
-    if isinstance(random_state, int | np.integer) and random_state >= 0:
-        return [int(random_state)]
+        return int(random_state.randint(SEEDS, dtype=np.int64))
+    is_integer = isinstance(random_state, int | np.integer)
+    if is_integer and not isinstance(random_state, bool) and random_state >= 0:
+        return int(random_state)
     raise ValueError(
-        f"random_state: found {random_state!r}; wanted None, an integer from 0, or a NumPy generator"
+        f"random_state: found {random_state!r}; wanted None, an integer from 0, or a "
+        "NumPy generator"
     )
 
 
-def _generator(stream: list[int], *purpose: int) -> np.random.Generator:
-    """A generator for one purpose, apart from every other and from the user's own with the same seed."""
-    return np.random.default_rng(np.random.SeedSequence(stream, spawn_key=purpose))
+def _checked_ids(ids: ArrayLike, n: int) -> Any:
+    """One id per point, none missing."""
+    found = as_pandas(ids)
+    if not isinstance(found, pd.Series | pd.DataFrame | pd.Index | list | tuple):
+        found = as_array(found)
+    if np.ndim(found) == 0 or len(found) != n:
+        raise ValueError(f"ids: found {np.size(found)} for {n} points; wanted one each")
+    is_missing = pd.DataFrame(found).isna().any(axis=1).to_numpy()
+    if is_missing.any():
+        raise ValueError(
+            f"ids: row {is_missing.argmax()} is missing; every point needs an id"
+        )
+    return found
+
+
+def _unique_names(table: pd.DataFrame) -> list[Any]:
+    """The columns' names, of which no two may be the same."""
+    if not table.columns.is_unique:
+        name = table.columns[table.columns.duplicated()][0]
+        raise ValueError(
+            f"probabilities: found the column {name!r} twice; wanted one column per label"
+        )
+    return table.columns.tolist()
+
+
+def _classes_of(columns: list[Any], y: ArrayLike) -> np.ndarray:
+    """The labels of the columns of probabilities.
+
+    The columns' names where all labels are among them; else the numbers at their ends, as
+    in p_0, p_1, where those are 0..K-1; else their places.
+    """
+    every = list(range(len(columns)))
+    labels = pd.Series(as_array(as_pandas(y)).ravel())
+    if columns != every and labels.isin(columns).all():
+        return _as_classes(columns)
+    numbers = [re.search(r"\d+$", str(name)) for name in columns]
+    ends = [int(number.group()) for number in numbers if number is not None]
+    if sorted(ends) == every:
+        return np.array(ends)
+    return np.array(every)
+
+
+def _as_classes(labels: list[Any]) -> np.ndarray:
+    """Labels as an array that keeps their types."""
+    if len({type(label) for label in labels}) > 1:
+        return np.array(labels, dtype=object)
+    return np.array(labels)
+
+
+def _json_number(value: float) -> float | str:
+    """A threshold as JSON has it: infinity is a text."""
+    if math.isinf(value):
+        return "inf"
+    return float(value)
+
+
+def _json_values(value: Any) -> Any:
+    """Plain JSON: tuples as lists, and what JSON has no type for as text."""
+    if isinstance(value, dict):
+        return {key: _json_values(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_values(entry) for entry in value]
+    value = plain(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _from_json(promise: dict[str, Any]) -> dict[str, Any]:
+    """What `_json_values` wrote of a promise: names that were tuples are tuples again."""
+    found = dict(promise)
+    for key in ("groups", "pooled", "left_out"):
+        names = [tuple(name) if isinstance(name, list) else name for name in found[key]]
+        found[key] = names
+    return found
+
+
+def _listed(names: list[Any]) -> str:
+    """Names for a sentence."""
+    return ", ".join(repr(name) for name in names)

@@ -290,7 +290,7 @@ def test_sets_must_be_true_or_false():
 
 
 def test_classifier_options_must_be_known():
-    rejects("score: found 'lac'; .*'aps'", train, score="lac")
+    rejects("conformity_score: found 'lac'; .*'aps'", train, conformity_score="lac")
     rejects("random_state: found 'x'", train, random_state="x")
     rejects("groups: found None", FairConformalClassifier().fit, PROBS, Y)
 
