@@ -1,4 +1,4 @@
-"""BatchGCP: at the optimum of its loss, by brute force; each group covered by its law; scored in both ways."""
+"""BatchGCP: at the optimum, each group covered by its law, scored in both ways."""
 
 import math
 from itertools import combinations
@@ -27,7 +27,7 @@ def pinball(scores, thresholds, alpha):
 
 
 def least_loss(scores, members, alpha):
-    """The optimum by brute force: it is attained by a λ that goes through as many points as the memberships' rank."""
+    """The optimum by brute force: a λ through as many points as the memberships' rank."""
     base, rank = (
         conformal_quantile(scores, alpha),
         np.linalg.matrix_rank(members.astype(float)),
@@ -72,7 +72,7 @@ def test_the_base_threshold_stays_for_points_in_no_group_and_corrections_add_up(
 
 
 def people(n, rng):
-    """Overlapping groups of very different sizes, by three traits, and scores that depend on all of them."""
+    """Overlapping groups of very different sizes, by traits that move the scores."""
     race, sex, age = (
         rng.choice(9, n, p=np.array([600, 120, 10, 1, 3, 60, 2, 80, 124]) / 1000),
         *rng.integers(0, 2, (2, n)),

@@ -1,4 +1,4 @@
-"""The catalogue: every table and figure of the paper has its files, and every such file is in the catalogue."""
+"""The catalogue: every table and figure has its files, and no file is unknown to it."""
 
 import shutil
 from collections import Counter
@@ -41,7 +41,7 @@ PER_PROFILE = (
 
 
 def check_ids(root):
-    """Every id of the paper once; our own figures and tables are called "ours"; no file twice."""
+    """Every id of the paper once, "ours" for our own; no file twice."""
     rows = runs.read_catalogue(root)
     counts, wanted = (
         Counter(row["id"] for row in rows if row["id"] != "ours"),
@@ -56,7 +56,7 @@ def check_ids(root):
 
 
 def check_names(root):
-    """A file starts with its id; kinds, runs and notebooks are known ones; every row says what it shows."""
+    """Files start with their id; kinds, runs, notebooks are known; all show something."""
     known = {
         f"{dataset}_{attribute}".replace("+", "_")
         for dataset, attribute in experiments.RUNS
@@ -72,9 +72,8 @@ def check_names(root):
             or {*row["runs"].split()} - known
             or not row["shows"]
         ):
-            complaints.append(
-                f"{row['file']}: kind {row['kind']!r}, runs {row['runs']!r}, shows {row['shows']!r}"
-            )
+            facts = [f"{name} {row[name]!r}" for name in ("kind", "runs", "shows")]
+            complaints.append(f"{row['file']}: {', '.join(facts)}")
         if not (root / "notebooks" / f"{row['notebook']}.ipynb").exists():
             complaints.append(f"{row['file']}: there is no notebook {row['notebook']}")
     return complaints

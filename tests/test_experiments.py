@@ -1,4 +1,4 @@
-"""The grid of the paper: each row is what a search and a measurement by hand give, and a stopped run loses nothing."""
+"""The grid of the paper: rows are as found by hand, and a stopped run loses nothing."""
 
 import warnings
 from dataclasses import replace
@@ -24,7 +24,7 @@ def own_folders(tmp_path, monkeypatch):
 
 
 def model_of(dataset: Dataset, seed: int = 0) -> models.BaseModel:
-    """Probabilities that know a little of the truth; of a dataset without unlabelled rows."""
+    """Probabilities that know a little of the truth, of rows that all have a label."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1, (len(dataset), dataset.n_classes)).astype(np.float32)
     logits[np.arange(len(dataset)), dataset.y] += 1.5 * (
@@ -65,7 +65,8 @@ def test_each_row_is_what_a_search_and_a_measurement_by_hand_give(data, base, sc
             )
         found = control.find_threshold(
             scored.scores[cal], data.y[cal], data.groups[cal], row.metric, row.c,
-            classwise=row.classwise, guarantee=row.guarantee, grid=grid if guaranteed else None,
+            classwise=row.classwise, guarantee=row.guarantee,
+            grid=grid if guaranteed else None,
         )  # fmt: skip
         sets = conformal.prediction_sets(scored.scores[test], found.threshold)
         assert (
@@ -248,7 +249,7 @@ def test_an_unknown_pair_of_dataset_and_attribute_is_refused():
 
 @pytest.mark.parametrize("score", ["aps", "tps"])
 def test_on_credit_four_fifths_costs_what_the_paper_says(score):
-    """CF efficiency within 5% of the paper's and CF ratio within .05, single λ and classwise, mean over 10 splits."""
+    """Over 10 splits: efficiency within 5% of the paper's, the ratio within .05."""
     reported = pd.read_csv(paths.ROOT / "results" / "reported_values.csv")
     credit = load_dataset("credit")
     base = models.base_model(credit, split(credit, 0), progress=False)

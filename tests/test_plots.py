@@ -1,4 +1,4 @@
-"""The result figures say what the rows say: every mark is held against a number computed here, row by row."""
+"""The figures say what the rows say: every mark is held against a number."""
 
 import importlib.util
 import itertools
@@ -33,7 +33,7 @@ SUBJECT = {
 
 
 def some_rows(scores=("aps", "tps"), splits=3, **subject):
-    """Rows with numbers that are all different, in an order that nothing may depend on."""
+    """Rows whose numbers all differ, in an order that nothing may depend on."""
     rng = np.random.default_rng(0)
     metrics = [*METRICS, "predictive_parity_proxy"]
     axes = [scores, metrics, [False, True], ["none", "fixed-sequence"], C, range(splits)]
@@ -81,7 +81,7 @@ def wanted(
 
 
 def bars(ax):
-    """Height and middle of every bar of a panel, by series; a bar's place is told by its face, not by its edge."""
+    """Height and middle of every bar of a panel, by series; edges are left out."""
     series = [c for c in ax.containers if isinstance(c, BarContainer)]
     return [
         ([p.get_height() for p in c], [p.get_x() + p.get_width() / 2 for p in c])
@@ -276,10 +276,8 @@ def test_the_title_names_data_records_kind_and_splits():
         model="gcn",
     )
     title = figures.fairness_bars(rows, True, "Fig 9").get_suptitle()
-    assert (
-        title
-        == "Fig 9 · Pokec-z by region+gender (simulated, 9 rows) · gcn · classwise λ · 3 splits"
-    )
+    data = "Pokec-z by region+gender (simulated, 9 rows)"
+    assert title == f"Fig 9 · {data} · gcn · classwise λ · 3 splits"
     title = figures.single_and_classwise(rows, "efficiency").get_suptitle()
     assert title.startswith("Pokec-z") and title.endswith(
         "single λ and classwise λ · 3 splits"

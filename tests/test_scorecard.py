@@ -1,4 +1,4 @@
-"""The scorecard: one honest word for each of the paper's 402 numbers, by rules that were written down before."""
+"""The scorecard: one honest word for each of the paper's 402 numbers."""
 
 import itertools
 
@@ -63,7 +63,7 @@ def tidy(
 
 
 def like_the_paper(reported, table, data="the paper's", **changes):
-    """Tidy rows that give the paper's numbers, but for the changes; `changes` map a column to a factor."""
+    """Tidy rows that give the paper's numbers, but for columns that a factor changes."""
     printed = reported[reported["table"] == table]
     setting = [name for name in PLACE if name not in ("table", "arm", "quantity")]
     found = []
@@ -80,7 +80,7 @@ def like_the_paper(reported, table, data="the paper's", **changes):
 
 
 def batch(dataset="acs_income", data="the paper's", **disparities):
-    """BatchGCP rows, two splits, scored in both ways; and the other arms, which are not to be taken."""
+    """BatchGCP rows of two splits, scored in both ways, and arms that are not taken."""
     common = {
         "dataset": dataset,
         "attribute": "race",
@@ -329,7 +329,7 @@ def test_the_base_is_compared_with_cf(reported):
 
 
 def test_a_mean_at_c_but_for_a_tie_is_not_beyond_it(reported):
-    """CF's disparity lies at c by construction: which side of it the third digit falls on is no conclusion."""
+    """CF's disparity lies at c by construction: its third digit is no conclusion."""
     place = CREDIT | {"arm": "cf", "quantity": "efficiency"}
     for disparity, word in ((0.796, "close"), (0.794, "differs")):
         card = scorecard.scorecard(
@@ -338,7 +338,7 @@ def test_a_mean_at_c_but_for_a_tie_is_not_beyond_it(reported):
         assert one(card, **place)["status"] == word
 
 
-def test_an_efficiency_is_close_if_its_arm_is_on_the_same_side_of_c_and_its_order_with_the_base_is_the_papers(
+def test_an_efficiency_is_close_by_its_arms_side_of_c_and_its_order_with_the_base(
     reported,
 ):
     place = CREDIT | {"arm": "cf", "quantity": "efficiency"}
@@ -481,7 +481,7 @@ def test_two_base_models_are_not_averaged(reported):
     assert (cf["ours"], cf["splits"]) == (3.0, 3)
 
 
-def test_tab_4_takes_disparities_from_a_single_threshold_and_efficiencies_from_classwise_ones(
+def test_tab_4_takes_disparities_of_a_single_threshold_and_efficiencies_of_classwise_ones(
     reported,
 ):
     common = {
@@ -675,7 +675,7 @@ def test_one_split_has_no_sd(reported):
 def test_unknown_tables_and_data_are_told(reported):
     with pytest.raises(
         ValueError,
-        match="reported: found the table 'tab:other'; wanted some of tab:disparate_impact",
+        match="reported: found the table 'tab:other'; wanted some of tab:disparate",
     ):
         scorecard.scorecard(
             reported.replace("tab:disparate_impact", "tab:other"), NOTHING, NOTHING
@@ -728,7 +728,7 @@ def read(path):
 
 
 def comparable(card):
-    """Text that is missing, or of another type for being missing everywhere, as empty text."""
+    """Texts as plain strings, empty where they are missing."""
     texts = ["source", "data", "records", "profile", "reason"]
     return card.assign(**card[texts].astype(object).fillna("").astype(str))
 

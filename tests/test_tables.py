@@ -1,4 +1,4 @@
-"""Tables: numbers for programs, text for readers, LaTeX that a paper can take in; simulated data says so."""
+"""Tables: numbers for programs, text for readers, LaTeX that a paper can take in."""
 
 import re
 
@@ -73,7 +73,7 @@ def columns_of(line):
 
 
 def check_latex(text):
-    """Environments and braces match, every row has the columns that are declared, and every multirow fits."""
+    """Environments and braces match, rows have the declared columns, multirows fit."""
     opened = []
     for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
         if kind == "begin":
@@ -392,7 +392,7 @@ def test_markdown_puts_the_scores_below_each_other():
     ) == len(shown)
 
 
-def test_the_table_of_the_proxy_keeps_single_and_classwise_apart_and_shows_the_base_once():
+def test_the_table_of_the_proxy_keeps_single_and_classwise_apart_and_has_the_base_once():
     rows = rows_for(
         "acs_education",
         "race",
