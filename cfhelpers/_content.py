@@ -168,9 +168,11 @@ def _as_float(value: Any) -> float:
     if value is None or value is pd.NA or value is pd.NaT:
         return np.nan
     if isinstance(value, date | np.datetime64):
-        return float(pd.Timestamp(value).as_unit("us").value)
+        moment = pd.Timestamp(value).as_unit("us").to_datetime64()
+        return float(moment.astype(np.int64))
     if isinstance(value, timedelta | np.timedelta64):
-        return float(pd.Timedelta(value).as_unit("us").value)
+        span = pd.Timedelta(value).as_unit("us").to_timedelta64()
+        return float(span.astype(np.int64))
     if isinstance(value, numbers.Real | Decimal | np.bool_):
         try:
             return float(value)

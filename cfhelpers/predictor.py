@@ -117,7 +117,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
     small_groups : "keep", "pool" or "leave out"
         What to do with groups that have a cell with fewer points than any finite
         threshold needs. Only sizes decide. "pool" makes one group of them; "leave out"
-        promises nothing about them.
+        promises nothing about them. Where all groups are small they are kept.
     randomized : bool
         False: scores without a random number, u = None.
     random_state : int or NumPy generator, optional
@@ -636,13 +636,18 @@ class _Task:
         return [name for name in self.groups.names if name in blocking]
 
     def regroup(self, rule: str) -> tuple["_Task", list[Any], list[Any]]:
-        """The search without small groups, those that were pooled, those left out."""
+        """The search without small groups, those that were pooled, those left out.
+
+        Where all groups are small they stay: nothing would be left to compare.
+        """
         if rule == "keep":
             return self, [], []
         small = self.small_groups()
+        if len(small) == len(self.groups):
+            return self, [], []
         if rule == "pool" and len(small) > 1:
             return replace(self, groups=self.groups.pool(small)), small, []
-        if rule == "leave out" and 0 < len(small) < len(self.groups):
+        if rule == "leave out" and small:
             groups, is_kept = self.groups.leave_out(small)
             return replace(self, groups=groups, is_kept=is_kept), [], small
         return self, [], []

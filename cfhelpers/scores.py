@@ -181,7 +181,8 @@ def person_u(rows_or_ids: Any, seed: int, purpose: str = "u") -> np.ndarray:
             bits = row_bits(table[some])
         if bits.shape[1] == 0:
             raise ValueError("rows: found no columns; wanted at least one")
-        contents = bits.view(f"V{8 * bits.shape[1]}").ravel().astype(object)
+        row_type = f"V{8 * bits.shape[1]}"
+        contents = np.ascontiguousarray(bits).view(row_type).ravel().astype(object)
         hashes = pd.util.hash_array(contents, hash_key=key, categorize=False)
         u[some] = (hashes >> np.uint64(11)) * 2.0**-53  # 53 bits fill a float64
     return u

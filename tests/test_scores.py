@@ -1,14 +1,25 @@
 """TPS, APS and RAPS against their definition row by row."""
 
+from datetime import date
+from uuid import UUID
+
 import numpy as np
 import oracle
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse, stats
 
-from cfhelpers.scores import aps, raps, tps
+from cfhelpers.scores import aps, person_u, raps, tps
 
+NUMBERS_OF_IDS = [
+    0.8185951590007136,
+    0.5977835360838739,
+    0.5274468911490775,
+    0.3306651459861598,
+]
+NUMBERS_OF_ROWS = [0.4959340050944083, 0.3196817767240474]
 TOLERANCE = {np.float32: 1e-6, np.float64: 1e-12}
 
 
@@ -167,3 +178,114 @@ def test_scoring_leaves_the_probabilities_untouched(score):
     before = probs.copy()
     score(probs)
     assert np.array_equal(probs, before)
+
+
+def test_a_persons_number_is_the_same_in_any_batch():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 4)).round(1)
+    u = person_u(rows, seed=3)
+    order = rng.permutation(300)
+    assert np.array_equal(person_u(rows[order], seed=3), u[order])
+    alone = np.concatenate([person_u(rows[[i]], seed=3) for i in range(20)])
+    assert np.array_equal(alone, u[:20])
+
+
+def test_a_persons_number_never_changes():
+    """Thresholds that were fitted years ago must serve the same sets."""
+    assert person_u([7, "7", "Łódź", None], 0).tolist() == NUMBERS_OF_IDS
+    assert person_u([[0.25, -1.5], [np.nan, 0.0]], 2**60).tolist() == NUMBERS_OF_ROWS
+
+
+def test_rows_are_the_same_however_they_are_stored():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-3, 4, (50, 3)).astype(float)
+    wanted = person_u(rows, 0)
+    frame = pd.DataFrame(rows, columns=["one", "two", "three"])
+    same = {
+        "list": rows.tolist(),
+        "integers": rows.astype(int),
+        "column order": np.asfortranarray(rows),
+        "single": rows.astype(np.float32),
+        "objects": rows.astype(object),
+        "frame": frame,
+        "mixed frame": frame.astype({"one": int, "two": object, "three": "Int64"}),
+        "categories": frame.astype({"one": "category"}),
+        "index": frame.set_index(np.arange(50)[::-1]),
+        "sparse": sparse.csr_array(rows),
+        "negative zero": np.where(rows == 0, -0.0, rows),
+    }
+    for name, values in same.items():
+        assert np.array_equal(person_u(values, 0), wanted), name
+
+
+def test_texts_and_times_are_the_same_however_they_are_stored():
+    words = ["a", "Łódź", None, "a"]
+    wanted = person_u(words, 0)
+    assert wanted[0] == wanted[3]
+    assert np.array_equal(person_u(pd.Series(words), 0), wanted)
+    assert np.array_equal(person_u(pd.Categorical(words), 0), wanted)
+    assert np.array_equal(person_u(np.array(words, object), 0), wanted)
+    days = pd.to_datetime(["2020-02-03", None])
+    wanted = person_u(days, 0)
+    assert np.array_equal(person_u(days.as_unit("s"), 0), wanted)
+    assert np.array_equal(person_u([date(2020, 2, 3), None], 0), wanted)
+    assert np.array_equal(person_u(list(days), 0), wanted)
+
+
+def test_ids_of_different_people_are_different():
+    ids = [
+        7,
+        "7",
+        2**53,
+        2**53 + 1,
+        10**400,
+        10**400 + 1,
+        "",
+        "\x00",
+        0,
+        None,
+        UUID(int=7),
+    ]
+    assert len(set(person_u(ids, 0).tolist())) == len(ids)
+    assert len(set(person_u(np.arange(2**60, 2**60 + 50), 0).tolist())) == 50
+    one, other = person_u([7, 7.0], 0)
+    assert one == other
+    assert person_u([2**53 + 1], 0) == person_u([2**53 + 1, "x"], 0)[0]
+
+
+def test_what_is_missing_is_one_thing():
+    assert len(set(person_u([None, np.nan, pd.NA, pd.NaT], 0).tolist())) == 1
+    rows = pd.DataFrame({"a": [None, np.nan], "b": [1, 1]})
+    assert len(set(person_u(rows, 0).tolist())) == 1
+
+
+@pytest.mark.parametrize("kind", ["counted", "rows", "texts"])
+def test_numbers_are_uniform_and_independent_between_seeds_and_purposes(kind):
+    n = 20_000
+    people = {
+        "counted": np.arange(n),
+        "rows": np.stack([np.arange(n) % 150, np.arange(n) // 150], axis=1) / 7,
+        "texts": [f"person {i}" for i in range(n)],
+    }[kind]
+    numbers = [person_u(people, 0), person_u(people, 1), person_u(people, 0, "thinning")]
+    for u in numbers:
+        assert u.min() >= 0 and u.max() < 1
+        assert stats.kstest(u, "uniform").pvalue > 0.001
+        neighbours = np.corrcoef(u[1:], u[:-1])[0, 1]
+        assert abs(neighbours) < 4 / np.sqrt(n)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        table, _, _ = np.histogram2d(numbers[one], numbers[other], bins=10)
+        assert stats.chisquare(table.ravel()).pvalue > 0.001
+
+
+def test_numbers_need_a_seed_and_rows_with_content():
+    for seed in (-1, 1.5, None, True, "x"):
+        with pytest.raises(ValueError, match="seed: found"):
+            person_u([1], seed)
+    with pytest.raises(ValueError, match="rows: found no columns"):
+        person_u(np.empty((3, 0)), 0)
+    with pytest.raises(ValueError, match=r"rows: found \{\} of type dict"):
+        person_u([{}, 1], 0)
+    with pytest.raises(ValueError, match="rows: found 3; wanted a table"):
+        person_u(3, 0)
+    assert person_u([], 0).shape == (0,)
