@@ -1,4 +1,4 @@
-"""Graph layers against dense naive computations, and training that is seeded, stops early and keeps its best epoch."""
+"""Graph layers against naive computations; training that is seeded and stops early."""
 
 import subprocess
 import sys
@@ -297,7 +297,7 @@ def test_large_features_keep_their_differences():
 
 
 def scripted(values, ties, patience, first=0, epochs=None):
-    """`best_epoch` with a model whose weight is the number of its steps and a judge that reads from a list."""
+    """`best_epoch` with a weight that counts steps and a judge that reads from a list."""
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
 
@@ -405,7 +405,7 @@ def test_the_probabilities_are_those_of_the_best_epoch(data, parts, kind, aggr):
     valid = parts == "valid"
     accuracy = (probs.argmax(axis=1) == data.y)[valid].mean()
     assert accuracy == pytest.approx(history["held_out"].max(), abs=1e-6)
-    # trained no further than to one of the epochs that were as accurate, the model is the same
+    # trained no further than to one of the most accurate epochs, the model is the same
     for best in np.flatnonzero(history["held_out"] == history["held_out"].max()):
         if np.array_equal(fit(data, parts, kind, aggr, epochs=int(best) + 1)[0], probs):
             break
@@ -540,7 +540,8 @@ def test_a_gpu_is_used_when_there_is_one_and_none_is_named(monkeypatch):
 def test_nothing_of_torch_is_imported_before_a_graph_model_is_asked_for():
     lines = """
         import sys
-        sys.modules["torch"] = sys.modules["torch_geometric"] = sys.modules["ray"] = None  # importing them would fail
+        sys.modules["torch"] = sys.modules["torch_geometric"] = None  # not to be imported
+        sys.modules["ray"] = None
         import cfhelpers, numpy as np
         from cfhelpers import _cache, graph_scores
         from cfhelpers.study import models, presets, scoring
@@ -549,7 +550,8 @@ def test_nothing_of_torch_is_imported_before_a_graph_model_is_asked_for():
         assert presets.preset(credit)["max_depth"] == 4
         for score in ("tps", "aps", "raps"):
             scoring.score_split(credit, probs, parts, score, seed=0)
-        scoring.tune_daps(probs[:9], credit.y[:9], np.array([[0, 1], [1, 2]]), np.arange(9))
+        edges = np.array([[0, 1], [1, 2]])
+        scoring.tune_daps(probs[:9], credit.y[:9], edges, np.arange(9))
     """
     code = "\n".join(
         line.strip() if "score_split" not in line else "    " + line.strip()

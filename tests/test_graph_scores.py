@@ -1,4 +1,4 @@
-"""RAPS, DAPS and CFGNN: against brute force, tuned apart from the rows that calibrate, covering as they should."""
+"""RAPS, DAPS and CFGNN: against brute force, tuned apart, covering as they should."""
 
 from dataclasses import replace
 
@@ -165,7 +165,7 @@ def test_daps_on_the_real_pokec_graph_is_finite_for_every_candidate(shared):
 
 
 def naive_size(scores, y, alpha):
-    """Mean set size, each half of the rows by the other's threshold, one row at a time."""
+    """Mean set size, each half by the other's threshold, one row at a time."""
     halves, sizes = [range(0, len(y), 2), range(1, len(y), 2)], []
     for rows, others in (halves, halves[::-1]):
         threshold = oracle.quantile([scores[i, y[i]] for i in others], alpha)
@@ -201,7 +201,7 @@ def test_daps_takes_the_candidate_with_the_smallest_sets_each_from_undiffused_sc
     values, chosen = tune_daps(scores, data.y, data.edge_index, tune, 0.1, candidates)
     assert chosen == {"diffusion": candidates[int(np.argmin(sizes))]}
     assert len(set(sizes)) > 1
-    # erratum 9: one diffusion of the scores, not one after the other for each candidate that was tried
+    # erratum 9: one diffusion of the scores, not one more for each candidate tried
     assert np.array_equal(values, daps(scores, data.edge_index, chosen["diffusion"]))
 
 
@@ -250,7 +250,7 @@ def test_labels_outside_the_tuning_rows_have_no_influence_on_daps(data, probs):
 
 
 def hard_loss(probs, y, alpha, target):
-    """Mean of (set size less target, not below 0) over the second half, by the threshold of the first."""
+    """Mean size above target over the second half, by the threshold of the first."""
     scores = [oracle.aps_row(row, 0.5) for row in np.asarray(probs, float).tolist()]
     n = len(scores) // 2
     true = [scores[i][y[i]] for i in range(n)]
@@ -277,7 +277,7 @@ def test_the_size_loss_tends_to_the_size_above_target_as_its_temperature_falls(
             torch.tensor(probs), torch.tensor(y), alpha, temperature, target
         )
         errors.append(abs(float(found) - wanted))
-    # the one label that makes η lies in the first half, so no score of the second equals it
+    # the label that makes η lies in the first half: no score of the second equals it
     assert errors[-1] < 1e-6
     assert errors[-1] <= errors[0]
 
@@ -440,7 +440,7 @@ def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(
     assert ask(), "library"
 
 
-def test_cfgnn_warms_up_then_minimises_size_and_keeps_the_epoch_of_the_smallest_held_out_sets(
+def test_cfgnn_warms_up_then_minimises_size_and_keeps_the_epoch_of_the_smallest_sets(
     artifacts, data, probs, tune, monkeypatch
 ):
     pytest.importorskip("torch_geometric")
@@ -658,12 +658,14 @@ def test_probabilities_of_other_rows_or_labels_are_told(data, probs, parts, name
 def assert_covers(coverages, n, m, alpha=0.1):
     """The mean coverage over splits lies within three standard errors of its law.
 
-    Take the rows that are left without the tuning rows, and their scores, as given: a split divides them at random into
-    n that calibrate and m that test. How many of the m lie at or below the k-th smallest of the n is then a matter of
-    ranks alone: beta-binomial with (k, n + 1 − k), that is, a Beta coverage seen through m rows, of mean k/(n + 1). The
-    law is the same for every pool of rows and scores, so splits that are drawn independently have independent coverages
-    even though they share a pool, and their mean has the standard error sd/√splits. That splits are stratified by group
-    and label makes the sd a little smaller still.
+    Take the rows that are left without the tuning rows, and their scores, as given: a
+    split divides them at random into n that calibrate and m that test. How many of the m
+    lie at or below the k-th smallest of the n is then a matter of ranks alone:
+    beta-binomial with (k, n + 1 − k), that is, a Beta coverage seen through m rows, of
+    mean k/(n + 1). The law is the same for every pool of rows and scores, so splits that
+    are drawn independently have independent coverages even though they share a pool, and
+    their mean has the standard error sd/√splits. That splits are stratified by group and
+    label makes the sd a little smaller still.
     """
     k = np.ceil((n + 1) * (1 - alpha) - 1e-9)
     mean = k / (n + 1)
@@ -723,7 +725,7 @@ def credit(tmp_path_factory):
         yield data, models.base_model(data, split(data, 0), "xgboost", progress=False)
 
 
-def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_those_of_aps(
+def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_aps(
     credit,
 ):
     data, base = credit

@@ -1,4 +1,4 @@
-"""Base models: the authors' settings, real Credit, seeds, early stopping, who has a say, and what the cache goes by."""
+"""Base models: settings, real Credit, seeds, early stopping, who has a say, the cache."""
 
 import os
 from dataclasses import replace
@@ -484,7 +484,8 @@ def test_a_graph_model_for_data_without_edges_is_told(artifacts, data, parts, mo
     pytest.importorskip("torch_geometric")
     with pytest.raises(
         ValueError,
-        match=r"model: found 'g[ca].' for toy without edges; wanted 'xgboost', or its graph",
+        match=r"model: found 'g[ca].' for toy without edges; "
+        "wanted 'xgboost', or its graph",
     ):
         models.base_model(replace(data, edge_index=None), parts, model, progress=False)
 

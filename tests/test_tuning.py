@@ -1,4 +1,4 @@
-"""Tuning: the paper's spaces, an objective blind to calibration rows, real searches on Ray, the file of settings."""
+"""Tuning: spaces, an objective blind to calibration rows, searches on Ray, settings."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def small(n=300, edges=True, source="simulated") -> Dataset:
-    """Three classes that follow the first feature, in two groups, on a graph that joins like to like."""
+    """Three classes that follow the first feature, on a graph that joins like to like."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)
     X = pd.DataFrame({"a": y + rng.normal(0, 0.8, n), "b": rng.normal(0, 1, n)})
@@ -188,7 +188,7 @@ def result(trial, value=None, error=None, **config):
     return SimpleNamespace(error=error, config=config, metrics=metrics)
 
 
-def test_the_best_trial_is_the_largest_accuracy_or_the_smallest_set_and_the_first_of_equals(
+def test_the_best_trial_is_the_largest_accuracy_or_smallest_set_and_the_first_of_equals(
     monkeypatch,
 ):
     results = [result(2, 0.7, lr=0.3), result(1, 0.7, lr=0.2), result(0, 0.6, lr=0.1)]
@@ -263,7 +263,8 @@ def test_a_search_for_another_thing_has_another_folder(monkeypatch):
         (
             "forest",
             {},
-            "model: found 'forest'; wanted one of 'xgboost', 'gcn', 'sage', 'gat', 'cfgnn'",
+            "model: found 'forest'; "
+            "wanted one of 'xgboost', 'gcn', 'sage', 'gat', 'cfgnn'",
         ),
         (
             "gcn",
@@ -384,15 +385,16 @@ def inside(row, value) -> bool:
     )
 
 
-# Real searches, each in a process of its own. Ray takes its time to start, so there are few, and never two at once.
+# Real searches, each in a process of its own. Ray takes its time to start, so there are
+# few, and never two at once.
 
 
 @pytest.fixture
 def ray(tmp_path, monkeypatch):
-    """What the processes need: the package, where to find this module, a password of the tests' own.
+    """What the processes need: the package, this module, a password of the tests' own.
 
-    Ray's processes all import jsonschema, and start several times quicker if that does not find the library, one of
-    Jupyter's, by which it would check the syntax of links.
+    Ray's processes all import jsonschema, and start several times quicker if that does
+    not find the library, one of Jupyter's, by which it would check the syntax of links.
     """
     (
         pytest.importorskip("ray"),
@@ -435,7 +437,8 @@ def answer(code: str, *arguments):
 def cluster():
     """The address of a Ray cluster that belongs to another process."""
     code = "import ray; os.environ.update(tuning.ENVIRONMENT); tuning._start(ray, None)\n"
-    code += "print('address', ray.get_runtime_context().gcs_address, flush=True); sys.stdin.read()"
+    code += "address = ray.get_runtime_context().gcs_address\n"
+    code += "print('address', address, flush=True); sys.stdin.read()"
     with start(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield next(
             line.split()[1] for line in process.stdout if line.startswith("address")
@@ -465,8 +468,10 @@ def samples(trials: dict) -> list[tuple]:
 
 
 def test_a_search_on_this_machine(tmp_path, ray):
-    code = "record, trials = tuning.tune(small(), 'xgboost', n_samples=3, seeds=[0], storage=sys.argv[1])\n"
-    code += "import ray; print(json.dumps([record, trials.to_dict('list'), ray.is_initialized()]))"
+    code = "options = {'n_samples': 3, 'seeds': [0], 'storage': sys.argv[1]}\n"
+    code += "record, trials = tuning.tune(small(), 'xgboost', **options)\n"
+    code += "import ray; running = ray.is_initialized()\n"
+    code += "print(json.dumps([record, trials.to_dict('list'), running]))"
     record, trials, running = answer(code, tmp_path / "tuning")
     assert not running
     (stored,) = (tmp_path / "tuning").glob("*/tuner.pkl")
@@ -495,10 +500,12 @@ def test_a_killed_search_on_a_cluster_goes_on_with_its_finished_trials_kept(
     search += "'storage': sys.argv[1], 'address': sys.argv[2]}\n"
     search += "found = [tuning.tune(small(), 'xgboost', **options)]\n"
     more = "found += [tuning.tune(small(), 'xgboost', **options)]\n"
-    more += "found += [tuning.tune(small(), 'xgboost', **options | {'storage': sys.argv[3], 'seeds': [0]})]\n"
+    more += "whole = options | {'storage': sys.argv[3], 'seeds': [0]}\n"
+    more += "found += [tuning.tune(small(), 'xgboost', **whole)]\n"
     more += "few = {'n_samples': 2, 'seeds': [0], 'fixed': {'layers': 2}}\n"
     more += "found += [tuning.tune(small(), 'gcn', **options | few)]\n"
-    more += "print(json.dumps([[record, trials.to_dict('list')] for record, trials in found]))"
+    more += "told = [[record, trials.to_dict('list')] for record, trials in found]\n"
+    more += "print(json.dumps(told))"
     with cluster() as address:
         with start(search, storage, address) as process:
             while process.poll() is None and not finished(storage):

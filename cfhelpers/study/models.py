@@ -95,20 +95,15 @@ def base_model(
     """
     one_of(profile, "profile", PROFILES)
     if model is None and dataset.name not in XGBOOST[profile]:
-        candidates = []
-        for name in MODELS[1:]:
-            candidate = base_model(
-                dataset,
-                parts,
-                name,
-                profile=profile,
-                parameters=parameters,
-                seed=seed,
-                device=device,
-                progress=progress,
-            )
-            candidates.append(candidate)
-        return max(candidates, key=lambda candidate: candidate.accuracy["valid"])
+        return _best_graph_model(
+            dataset,
+            parts,
+            profile=profile,
+            parameters=parameters,
+            seed=seed,
+            device=device,
+            progress=progress,
+        )
     model = one_of(model or "xgboost", "model", MODELS)
     if parameters is None:
         parameters = preset(dataset, model, profile)
@@ -137,6 +132,14 @@ def base_model(
         seconds=seconds,
         history=pd.DataFrame(stored),
     )
+
+
+def _best_graph_model(dataset: Dataset, parts: ArrayLike, **options: Any) -> BaseModel:
+    """Of the graph models the one with the best validation accuracy."""
+    candidates = []
+    for name in MODELS[1:]:
+        candidates.append(base_model(dataset, parts, name, **options))
+    return max(candidates, key=lambda candidate: candidate.accuracy["valid"])
 
 
 def _model_key(

@@ -160,6 +160,16 @@ def _check_parts(parts: np.ndarray, n: int) -> None:
         )
 
 
+def _check_labels(y: np.ndarray, n_classes: int) -> None:
+    """Refuse training rows that lack a label, or have none."""
+    labels = np.unique(y).tolist()
+    wanted = list(range(n_classes))
+    if labels != wanted:
+        raise ValueError(
+            f"parts: found labels {labels} in the 'train' rows; wanted {wanted}"
+        )
+
+
 def _fit_xgboost(
     dataset: Dataset,
     parts: np.ndarray,
@@ -181,12 +191,7 @@ def _fit_xgboost(
     y = dataset.y
     fit = parts == "train"
     valid = parts == "valid"
-    labels = np.unique(y[fit]).tolist()
-    wanted = list(range(dataset.n_classes))
-    if labels != wanted:
-        raise ValueError(
-            f"parts: found labels {labels} in the 'train' rows; wanted {wanted}"
-        )
+    _check_labels(y[fit], dataset.n_classes)
     bar = tqdm(
         total=parameters.get("n_estimators", 100),
         desc="training xgboost",
