@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -459,7 +460,7 @@ def run(
         scores = scores_of(dataset)
     tuned = presets.preset(dataset, "cfgnn", profile) or presets.preset(dataset, "cfgnn")
     key = {"content": _content(dataset, base), "options": options}
-    pairs = [(split, score) for split in range(splits) for score in scores]
+    pairs = list(product(range(splits), scores))
     parts = []
     for split, score in tqdm(
         pairs, "scores and splits", disable=not progress, leave=False

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import matplotlib as mpl
@@ -233,16 +234,21 @@ def _rows_by_score(rows: pd.DataFrame, classwise: bool) -> list[tuple[str, pd.Da
 def _draw_panels(lines: list[list[Panel]], title: str, granular: bool = False) -> Figure:
     """A grid of panels; the title says whose rows they are."""
     heights = [_panel_height(line[0], granular) for line in lines]
-    is_wide = len(lines[0]) > 1
+    if len(lines[0]) > 1:
+        width = 13.75
+        n_legend_lines = 2
+    else:
+        width = 9.0
+        n_legend_lines = 3
     fig, axes = plt.subplots(
         len(lines),
         len(lines[0]),
-        figsize=(13.75 if is_wide else 9.0, sum(heights) + 1.7),
+        figsize=(width, sum(heights) + 1.7),
         height_ratios=heights,
         sharex=True,
         squeeze=False,
     )
-    panels = [panel for line in lines for panel in line]
+    panels = list(chain.from_iterable(lines))
     first_with: dict[str, Axes] = {}
     for ax, panel in zip(axes.flat, panels, strict=True):
         if panel.content in first_with:
@@ -266,7 +272,6 @@ def _draw_panels(lines: list[list[Panel]], title: str, granular: bool = False) -
     subject = _subject(rows)
     fig.suptitle(f"{title} · {subject}" if title else subject, fontsize=12)
     marks = _legend_marks(sorted(set(rows["c"])), granular)
-    n_legend_lines = 2 if is_wide else 3
     n_columns = -(-len(marks) // n_legend_lines)
     _add_legend(fig, marks, n_columns)
     return fig

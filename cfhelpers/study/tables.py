@@ -141,8 +141,9 @@ def markdown(frame: pd.DataFrame) -> str:
         outer_levels = list(range(frame.columns.nlevels - 1))
         frame = _stacked(frame, outer_levels)[inner_order].dropna(how="all")
     table = _as_text(frame)
-    rows = [table.header[-1], *_without_repeats(table.body, table.n_index)]
-    rows = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    rows = []
+    for row in [table.header[-1], *_without_repeats(table.body, table.n_index)]:
+        rows.append([cell.replace("|", r"\|") for cell in row])
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, ["-" * width for width in widths])
     lines = []
@@ -292,13 +293,13 @@ def _as_text(frame: pd.DataFrame) -> TextTable:
     header = []
     for level in range(frame.columns.nlevels):
         names = frame.columns.get_level_values(level)
-        header.append([""] * n_index + [str(name) for name in names])
-    header[-1][:n_index] = [str(name) for name in frame.index.names[:n_index]]
+        header.append([""] * n_index + list(map(str, names)))
+    header[-1][:n_index] = map(str, frame.index.names[:n_index])
     body = []
     for key, values in zip(frame.index, frame.itertuples(index=False), strict=True):
         keys = key if isinstance(key, tuple) else (key,)
         row = [*keys[:n_index], *values]
-        body.append([_cell_text(value) for value in row])
+        body.append(list(map(_cell_text, row)))
     return TextTable(header, body, n_index)
 
 
