@@ -15,12 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from cfhelpers import FairConformalClassifier
 from cfhelpers.conformal import conformal_quantile, coverage, prediction_sets
 from cfhelpers.control import find_threshold
 from cfhelpers.datasets.populations import two_groups
 from cfhelpers.fairness import FairnessMetric
+from cfhelpers.predictor import InfeasibleWarning, SmallGroupsWarning
 from cfhelpers.scores import aps, person_u, raps, tps
 
 LOOSE = {"closeness": 0.3, "random_state": 0}
@@ -478,3 +480,321 @@ def test_the_number_of_points_that_the_warning_names_is_enough_and_one_less_is_n
     assert few.result_.blocking_cells == [
         (group, label, needed - 1) for label in (0, 1) for group in ("a", "b")
     ]
+
+
+def named_probabilities(data, model):
+    """Probabilities of the calibration and of new points, with the labels' names."""
+    names = ["low", "middle", "high"]
+    X, y, groups = data["calibration"]
+    probs = pd.DataFrame(model.predict_proba(X), columns=names)
+    new = pd.DataFrame(model.predict_proba(data["test"][0]), columns=names)
+    return probs, np.array(names)[y], groups, new
+
+
+@pytest.mark.parametrize("score", ["tps", "aps"])
+def test_columns_of_probabilities_are_matched_by_name_in_any_order(data, model, score):
+    probs, y, groups, new = named_probabilities(data, model)
+    fair = FairConformalClassifier(conformity_score=score, **LOOSE).fit(probs, y, groups)
+    turned = new[["high", "low", "middle"]]
+    np.testing.assert_array_equal(fair.predict_set(turned), fair.predict_set(new))
+    np.testing.assert_array_equal(fair.predict(turned), fair.predict(new))
+    np.testing.assert_array_equal(fair.predict_proba(turned), fair.predict_proba(new))
+
+
+def test_other_names_of_columns_are_refused(data, model):
+    probs, y, groups, new = named_probabilities(data, model)
+    fair = FairConformalClassifier(**LOOSE).fit(probs, y, groups)
+    renamed = new.rename(columns={"low": "poor"})
+    for method in (fair.predict_set, fair.predict, fair.predict_proba):
+        with pytest.raises(ValueError, match=r"\['poor'\].* no \['low'\]"):
+            method(renamed)
+        with pytest.raises(ValueError, match=r"without names; wanted .*'low', 'middle'"):
+            method(new.to_numpy())
+    with pytest.raises(ValueError, match="found the column 'low' twice"):
+        fair.predict_set(new[["low", "low", "high"]])
+    with pytest.raises(ValueError, match=r"no \['high'\]"):
+        fair.predict_set(new[["low", "middle"]])
+    unnamed = FairConformalClassifier(**LOOSE).fit(
+        probs.to_numpy(), data["calibration"][1], groups
+    )
+    with pytest.raises(ValueError, match=r"'low'.*which fit did not have"):
+        unnamed.predict_set(new)
+    plain_frame = pd.DataFrame(new.to_numpy())
+    np.testing.assert_array_equal(
+        unnamed.predict_set(plain_frame[[2, 0, 1]]), unnamed.predict_set(new.to_numpy())
+    )
+
+
+def test_numbered_columns_are_the_labels_of_their_numbers(data, model):
+    X, y, groups = data["calibration"]
+    probs = pd.DataFrame(model.predict_proba(X), columns=["p_0", "p_1", "p_2"])
+    wanted = FairConformalClassifier(**LOOSE).fit(probs.to_numpy(), y, groups)
+    turned = FairConformalClassifier(**LOOSE).fit(probs[["p_2", "p_0", "p_1"]], y, groups)
+    assert turned.classes_.tolist() == [2, 0, 1]
+    assert turned.promise_.labels == [2, 1]
+    np.testing.assert_array_equal(turned.threshold_, wanted.threshold_[[2, 0, 1]])
+    assert (turned.predict(probs) == wanted.predict(probs.to_numpy())).all()
+
+
+def test_features_are_checked_as_scikit_learn_does(data, model, fair):
+    X = data["test"][0]
+    assert fair.n_features_in_ == 2
+    assert fair.feature_names_in_.tolist() == ["height", "weight"]
+    with pytest.raises(ValueError, match="feature names"):
+        fair.predict_set(X[["weight", "height"]])
+    with pytest.raises(ValueError, match="feature names"):
+        fair.predict_set(X.rename(columns={"weight": "mass"}))
+    arrays = FairConformalClassifier(LogisticRegression().fit(X.to_numpy(), X.index % 3))
+    arrays.set_params(**LOOSE)
+    arrays.fit(X.to_numpy(), X.index % 3, X.index % 2)
+    with pytest.raises(ValueError, match="3 features"):
+        arrays.predict_set(np.ones((2, 3)))
+
+
+def test_labels_with_names_are_all_fair_and_numbered_ones_all_but_the_first(data, model):
+    probs, y, groups, _ = named_probabilities(data, model)
+    named = FairConformalClassifier(**LOOSE).fit(probs, y, groups)
+    assert named.promise_.labels == ["low", "middle", "high"]
+    assert not named.summary_["gap"].isna().any()
+    X, y, groups = data["calibration"]
+    numbered = FairConformalClassifier(model, **LOOSE).fit(X, y, groups)
+    assert numbered.promise_.labels == [1, 2]
+    approve = LogisticRegression().fit(X, np.where(y == 0, "approve", "deny"))
+    two = FairConformalClassifier(approve, **LOOSE)
+    two.fit(X, np.where(y == 0, "approve", "deny"), groups)
+    assert two.promise_.labels == ["approve", "deny"]
+
+
+def test_messages_name_labels_as_the_user_does(data):
+    names = np.array(["low", "middle", "high"])
+    X, y, _ = data["train"]
+    estimator = LogisticRegression().fit(X, names[y])
+    X, y, groups = (part[:60] for part in data["calibration"])
+    fair = FairConformalClassifier(estimator, random_state=0)
+    with pytest.warns(InfeasibleWarning) as caught:
+        fair.fit(X, names[y], groups)
+    message = str(caught[0].message)
+    assert "('b', low)" in message and "('b', 1)" not in message
+    assert {label for _, label, _ in fair.result_.blocking_cells} <= set(names)
+
+
+@pytest.mark.parametrize(
+    "positive", [[False, True, True], np.array([True, False, False]), [True]]
+)
+def test_positive_labels_are_labels_and_no_mask(data, model, positive):
+    with pytest.raises(ValueError, match="positive_labels: found the mask"):
+        FairConformalClassifier(model, positive_labels=positive, **LOOSE).fit(
+            *data["calibration"]
+        )
+    with pytest.raises(ValueError, match="positive_labels: found the mask"):
+        find_threshold(
+            np.eye(3), [0, 1, 2], [0, 0, 1], "equal_opportunity", positive_labels=positive
+        )
+
+
+def test_true_and_false_may_be_labels(data):
+    X, y, _ = data["train"]
+    estimator = LogisticRegression().fit(X, y > 0)
+    X, y, groups = data["calibration"]
+    fair = FairConformalClassifier(estimator, positive_labels=[True], **LOOSE)
+    fair.fit(X, y > 0, groups)
+    assert fair.classes_.tolist() == [False, True] and fair.promise_.labels == [True]
+    numbers = LogisticRegression().fit(X, (y > 0).astype(int))
+    direct = FairConformalClassifier(numbers, **LOOSE).fit(X, y > 0, groups)
+    assert direct.promise_.labels == [1]
+    three = FairConformalClassifier(LogisticRegression().fit(X, y), **LOOSE)
+    with pytest.raises(ValueError, match="y: found"):
+        three.fit(X, y > 0, groups)
+    with pytest.raises(ValueError, match="y: found False in row 0"):
+        find_threshold(np.eye(3), [False, True, True], [0, 0, 1], "equal_opportunity")
+
+
+def test_masked_labels_and_scores_are_missing():
+    y = np.ma.array([0, 1, 1], mask=[0, 1, 0])
+    with pytest.raises(ValueError, match="y: found None in row 1"):
+        find_threshold(np.ones((3, 2)), y, [0, 0, 1], "equal_opportunity")
+    scores = np.ma.array(np.ones((3, 2)), mask=[[0, 0], [0, 1], [0, 0]])
+    with pytest.raises(ValueError, match="scores: row 1, column 1 is NaN"):
+        find_threshold(scores, [0, 1, 1], [0, 0, 1], "equal_opportunity")
+
+
+def test_score_is_the_accuracy_of_the_most_likely_label(data, model, fair):
+    X, y, _ = data["test"]
+    assert fair.score(X, y) == model.score(X, y)
+
+
+def test_a_search_without_scoring_uses_it(data, model):
+    X, y, groups = data["calibration"]
+    search = GridSearchCV(
+        FairConformalClassifier(model, **LOOSE), {"alpha": [0.1, 0.2]}, cv=2
+    )
+    with sklearn.config_context(enable_metadata_routing=True):
+        search.set_params(estimator=search.estimator.set_fit_request(groups=True))
+        search.fit(X, y, groups=groups)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_a_search_without_metadata_routing_is_told_what_to_set(data, model):
+    X, y, groups = data["calibration"]
+    search = GridSearchCV(FairConformalClassifier(model), {"alpha": [0.1]}, cv=2)
+    with pytest.raises(
+        ValueError, match=r"enable_metadata_routing=True.*set_fit_request"
+    ):
+        search.fit(X, y, groups=groups)
+
+
+def test_the_estimator_is_the_object_that_was_given(model):
+    fair = FairConformalClassifier(model)
+    assert fair.get_params()["estimator"] is model
+    assert clone(fair).estimator is model
+
+
+def test_clone_keeps_what_metadata_routing_was_asked_for(model):
+    with sklearn.config_context(enable_metadata_routing=True):
+        fair = FairConformalClassifier(model).set_fit_request(groups=True, ids=True)
+        assert clone(fair).get_metadata_routing().fit.requests["groups"] is True
+
+
+def test_probabilities_before_fit_are_refused(data, model):
+    for method in ("predict_proba", "predict", "predict_labels", "to_dict"):
+        arguments = [] if method == "to_dict" else [data["test"][0]]
+        with pytest.raises(NotFittedError):
+            getattr(FairConformalClassifier(model), method)(*arguments)
+
+
+def test_predict_labels_lists_names(data, model):
+    probs, y, groups, new = named_probabilities(data, model)
+    fair = FairConformalClassifier(**LOOSE).fit(probs, y, groups)
+    sets = fair.predict_set(new)
+    listed = fair.predict_labels(new)
+    assert listed[7] == [name for name, held in zip(new, sets[7], strict=True) if held]
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"closeness": "0.1"}, "closeness: found '0.1'"),
+        ({"closeness": True}, "closeness: found True"),
+        ({"classwise": "yes"}, "classwise: found 'yes'; wanted True or False"),
+        ({"randomized": 1}, "randomized: found 1; wanted True or False"),
+        ({"small_groups": "drop"}, "small_groups: found 'drop'; .*'leave out'"),
+        ({"alpha": "0.1"}, "alpha: found '0.1'"),
+        ({"random_state": True}, "random_state: found True"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_by_name(data, model, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        FairConformalClassifier(model, **wrong).fit(*data["calibration"])
+
+
+def test_a_ratio_with_the_closeness_of_a_difference_is_warned_about(data, model):
+    with pytest.warns(UserWarning, match="disparate_impact, a ratio"):
+        FairConformalClassifier(model, metric="disparate_impact", closeness=0.1).fit(
+            *data["calibration"]
+        )
+
+
+def test_an_estimator_must_have_probabilities(data):
+    X, y, groups = data["calibration"]
+    with pytest.raises(ValueError, match=r"estimator: .*without predict_proba"):
+        FairConformalClassifier(LinearSVC()).fit(X, y, groups)
+
+
+def test_a_score_of_ones_own_must_have_a_column_per_label(data, model):
+    with pytest.raises(ValueError, match="conformity_score: it returned shape"):
+        FairConformalClassifier(model, lambda probs, u: probs[:, :2]).fit(
+            *data["calibration"]
+        )
+
+
+def test_one_group_has_no_gap_and_is_told_so(data, model):
+    X, y, _ = data["calibration"]
+    with pytest.warns(UserWarning, match="found only 'all'; there is no gap"):
+        fair = FairConformalClassifier(model, **LOOSE).fit(X, y, ["all"] * len(y))
+    assert np.isfinite(fair.threshold_).all()
+
+
+@pytest.fixture(scope="module")
+def with_small_groups(data):
+    """The calibration set, with two groups of a dozen people each."""
+    X, y, groups = data["calibration"]
+    groups = groups.astype("<U9")
+    groups[:12] = "few"
+    groups[12:24] = "fewer"
+    return X, y, groups
+
+
+def test_a_small_group_makes_sets_vacuous_and_the_warning_says_what_helps(
+    model, with_small_groups
+):
+    with pytest.warns(InfeasibleWarning) as caught:
+        fair = FairConformalClassifier(model, **LOOSE).fit(*with_small_groups)
+    message = str(caught[0].message)
+    assert np.isinf(fair.threshold_[1:]).all()
+    assert "small_groups='pool': 'few', 'fewer' as one group" in message
+    assert "small_groups='leave out'" in message
+    assert f"{fair.result_.smallest_closeness:.4g}" in message
+    assert "points needed" in message and "guarantee='none'" in message
+
+
+def test_small_groups_may_be_left_out(model, with_small_groups):
+    X, y, groups = with_small_groups
+    fair = FairConformalClassifier(model, small_groups="leave out", **LOOSE)
+    with pytest.warns(SmallGroupsWarning, match="left out: 'few', 'fewer'"):
+        fair.fit(X, y, groups)
+    assert fair.promise_.groups == ["a", "b"]
+    assert fair.promise_.left_out == ["few", "fewer"]
+    assert fair.result_.feasible
+    # Everyone counts for coverage, and the groups that remain for the gap.
+    scores = tps(model.predict_proba(X))
+    everyone = conformal_quantile(scores[np.arange(len(y)), y], 0.1)
+    assert fair.result_.base_threshold == everyone
+    assert fair.summary_["calibration points"].sum() == len(y)
+    kept = np.isin(groups, ["a", "b"])
+    own = FairConformalClassifier(model, **LOOSE).fit(X[kept], y[kept], groups[kept])
+    np.testing.assert_allclose(fair.threshold_, own.threshold_, atol=0.02)
+
+
+def test_small_groups_may_be_pooled(model, with_small_groups):
+    X, y, groups = with_small_groups
+    fair = FairConformalClassifier(model, small_groups="pool", closeness=0.5)
+    with pytest.warns(SmallGroupsWarning, match="pooled: 'few', 'fewer'"):
+        fair.fit(X, y, groups)
+    assert fair.promise_.groups == ["a", "b", "pooled: few, fewer"]
+    together = np.where(np.isin(groups, ["few", "fewer"]), "z", groups)
+    own = FairConformalClassifier(model, closeness=0.5).fit(X, y, together)
+    np.testing.assert_array_equal(fair.threshold_, own.threshold_)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rule", ["pool", "leave out"])
+def test_sizes_alone_decide_which_groups_are_small(model, with_small_groups, rule):
+    _, y, groups = with_small_groups
+    found = []
+    for seed in range(3):
+        probs = np.random.default_rng(seed).dirichlet(np.ones(3), len(y))
+        fair = FairConformalClassifier(small_groups=rule, **LOOSE).fit(probs, y, groups)
+        found.append(fair.promise_)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rule", ["pool", "leave out"])
+def test_where_all_groups_are_small_they_stay(data, model, rule):
+    X, y, groups = (part[:30] for part in data["calibration"])
+    fair = FairConformalClassifier(model, small_groups=rule).fit(X, y, groups)
+    assert fair.promise_.groups == ["a", "b"] and not fair.result_.feasible
+
+
+def test_a_declared_group_without_points_blocks_by_name(data, model):
+    X, y, groups = data["calibration"]
+    declared = pd.Series(groups, dtype=pd.CategoricalDtype(["a", "b", "rare"]))
+    fair = FairConformalClassifier(model, **LOOSE)
+    with pytest.warns(InfeasibleWarning, match="'rare', 1.: 0"):
+        fair.fit(X, y, declared)
+    assert fair.promise_.groups == ["a", "b", "rare"]
+    assert ("rare", 1, 0) in fair.result_.blocking_cells
+    fair.set_params(small_groups="leave out")
+    with pytest.warns(SmallGroupsWarning, match="left out: 'rare'"):
+        fair.fit(X, y, declared)
+    assert fair.result_.feasible
