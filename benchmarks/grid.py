@@ -1,7 +1,9 @@
-"""The grid of the paper: what sharing saves, what a loop over candidates costs, and the whole of ACSIncome.
+"""The grid of the paper: what sharing saves, what a loop over candidates costs, and the
+whole of ACSIncome.
 
-The last part reads the real records of 2024 in the folder that CFHELPERS_DATA names, and is left out without it. With
-the option `--write` the tables are kept in benchmarks/grid.md.
+The last part reads the real records of 2024 in the folder that CFHELPERS_DATA names,
+and is left out without it. With the option `--write` the tables are kept in
+benchmarks/grid.md.
 """
 
 import argparse
@@ -23,7 +25,7 @@ CANDIDATES = 500  # of which the authors' code tries each in turn
 
 
 def example(n: int = 200_000, n_classes: int = 4, seed: int = 0):
-    """Scores, labels and nine unequal groups, as large as the calibration part of ACSIncome; simulated."""
+    """Scores, labels and nine unequal groups, as many as ACSIncome; simulated."""
     rng = np.random.default_rng(seed)
     return (
         rng.random((n, n_classes), np.float32),
@@ -103,8 +105,8 @@ def bench_sharing() -> list[list[str]]:
     searched = "one metric, one c, over the exact search for every c"
     return [
         [
-            "the grid of one split (24 searches × 4 values of c), shared, over the same apart",
-            f"{whole / alone:.2f}",
+            "the grid of one split (24 searches × 4 values of c), shared, over the same
+            apart", f"{whole / alone:.2f}",
         ],
         [
             f"a vectorised grid of {CANDIDATES} candidates, {searched}",
@@ -153,11 +155,14 @@ def main() -> None:
         "--write", action="store_true", help="keep the tables in benchmarks/grid.md"
     )
     write = parser.parse_args().write
-    head = f"# The grid\n\nWritten by `benchmarks/grid.py --write`: one thread, {platform.machine()}.\n"
-    title = "Ratios of processor time in one run (n = 200,000, K = 4, 9 skewed groups, simulated)"
+    head = "# The grid\n\nWritten by `benchmarks/grid.py --write`: "
+    head += f"one thread, {platform.machine()}.\n"
+    title = "Ratios of processor time in one run"
+    title += " (n = 200,000, K = 4, 9 skewed groups, simulated)"
     texts = [head, markdown(title, ["", "ratio"], bench_sharing())]
     if os.environ.get("CFHELPERS_DATA"):
-        title = "ACSIncome, records of 2024: 3 scores × 21 × single and classwise × both guarantees × 10 splits"
+        title = "ACSIncome, records of 2024: 3 scores × 21 × single and classwise"
+        title += " × both guarantees × 10 splits"
         texts.append(markdown(title, ["", "measured", "target", "met"], bench_acs()))
     print("\n".join(texts))
     if write:

@@ -41,7 +41,7 @@ def population(n_classes: int) -> Population:
 
 
 def confident(n_classes: int, deviation: float) -> Population:
-    """The same groups; labels drawn from the softmax of normal logits, which are known."""
+    """The same groups; labels drawn from the softmax of known normal logits."""
     base = nine_groups()
     offsets = np.zeros((len(base.names), n_classes))
     return Population(base.names, base.shares, offsets, deviation, shrink=1.0, noise=0.0)
@@ -173,7 +173,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1000)
 
 
 def bench_compilation() -> list[list[str]]:
-    """Seconds until the loops are ready: compiled for the first time, and read from disk."""
+    """Seconds until the loops are ready: compiled at first, then read from disk."""
     code = "from cfhelpers import _sweep; _sweep.warm_up()"
     with tempfile.TemporaryDirectory() as folder:
         rows = []
@@ -227,7 +227,7 @@ def bench_torchcp(n: int, n_classes: int, repeats: int) -> list[list[str]]:
     )
 
     def with_predictor(randomized):
-        """As its documentation shows: calibrate, then predict. True-label scores first, then those of all labels."""
+        """As its documentation shows: calibrate, then predict."""
         predictor = SplitPredictor(
             APS(score_type="identity", randomized=randomized), alpha=ALPHA
         )
@@ -235,7 +235,7 @@ def bench_torchcp(n: int, n_classes: int, repeats: int) -> list[list[str]]:
         return float(predictor.q_hat), predictor.predict_with_logits(tensor)
 
     def with_one_pass(randomized):
-        """Its parts, put together so that scores are computed once, which is what we do."""
+        """Its parts, put together so that scores are computed once."""
         predictor = SplitPredictor(
             APS(score_type="identity", randomized=randomized), alpha=ALPHA
         )
@@ -267,7 +267,7 @@ def bench_torchcp(n: int, n_classes: int, repeats: int) -> list[list[str]]:
 def check_same_sets(
     probs: np.ndarray, y: np.ndarray, their_threshold: float, their_sets
 ) -> None:
-    """The same sets, but for scores that equal the threshold up to the rounding of float32 sums."""
+    """The same sets, but for scores within rounding of the threshold."""
     threshold, sets = ours(probs, y)
     assert abs(threshold - their_threshold) < 1e-6, (threshold, their_threshold)
     differ = sets != their_sets.numpy().astype(bool)
@@ -276,7 +276,8 @@ def check_same_sets(
         f"{differ.sum()} entries differ, {far.sum()} of them by more than rounding"
     )
     print(
-        f"TorchCP's sets and ours: {differ.sum()} of {differ.size:,} entries differ, all within float32 rounding of q̂"
+        f"TorchCP's sets and ours: {differ.sum()} of {differ.size:,} entries differ, all
+        within float32 rounding of q̂"
     )
 
 
@@ -305,7 +306,7 @@ def bench_memory(n: int, n_classes: int) -> list[list[str]]:
 
 
 def bench_guarantee(n: int, calibrations: int, truth_draws: int) -> list[list[str]]:
-    """How often the true gap exceeds c, over many calibrations: classwise demographic parity, TPS, four classes."""
+    """How often the true gap exceeds c: classwise demographic parity, TPS."""
     people, levels = population(4), (0.05, 0.10, 0.20)
     truth = people.truth(scores.tps, truth_draws, np.random.default_rng(1))
     gaps = {(guarantee, c): [] for guarantee in control.GUARANTEES for c in levels}

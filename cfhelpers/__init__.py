@@ -1,4 +1,4 @@
-"""Conformal fairness: prediction sets whose coverage is close across groups, by exact search and a real guarantee."""
+"""Conformal fairness: prediction sets whose coverage is close across groups."""
 
 from importlib import import_module
 from typing import Any

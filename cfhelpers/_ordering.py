@@ -1,8 +1,8 @@
 """Scores in ascending order, and the cells that each of them moves.
 
 A score is known by its *kind*: its label, whether that is the true label, and its group.
-Scores of one kind move the same cells (`CellMap`). `SortedScores` holds the scores above q̂
-that one threshold decides on, each packed into one integer with its kind.
+Scores of one kind move the same cells (`CellMap`). `SortedScores` holds the scores
+above q̂ that one threshold decides on, each packed into one integer with its kind.
 """
 
 import math
@@ -77,7 +77,7 @@ class Kinds:
 
     @classmethod
     def by_group(cls, y: np.ndarray, groups: Groups, columns: list[int]) -> "Kinds":
-        """A kind per (column, true label equal or different, group): for built-in metrics."""
+        """A kind per (column, true label equal or not, group): for built-in metrics."""
         n_labels = int(y.max()) + 1
         is_different = np.arange(n_labels) != np.asarray(columns)[:, None]
         first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * len(groups)
@@ -170,7 +170,7 @@ class CellMap:
     def losses(
         self, covered: np.ndarray, totals: np.ndarray, level: float | None
     ) -> np.ndarray:
-        """Loss of every label (…, labels) where sets are not full; level None: the paper's."""
+        """Loss of every label (…, labels) below ∞; level None: the paper's."""
         counts = self.cell_counts(covered, totals)
         if self.metric.is_built_in:
             places = [self.columns.index(label) for label in self.labels]
@@ -182,7 +182,7 @@ class CellMap:
         return shares.confidence_losses(level).max(axis=-1)
 
     def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
-        """Loss of every label at ∞: coverages are 1, and predictive values are the priors."""
+        """Loss of every label at ∞: coverages are 1, predictive values the priors."""
         if self.metric.quantity != Quantity.PPV:
             n_labels = len(self.labels) if self.metric.per_label else 1
             return np.full(n_labels, self.metric.no_loss)
@@ -237,8 +237,8 @@ def _own_kinds(
 ) -> tuple[Kinds, np.ndarray, np.ndarray]:
     """Kinds and moves for filters of the user's own, whose cells may share points.
 
-    Points that lie in the same cells for every label, and have the same true label, are of
-    one type; a kind is a column and a type.
+    Points that lie in the same cells for every label, and have the same true label, are
+    of one type; a kind is a column and a type.
     """
     n_filters = len(metric.filters)
     masks = []
@@ -294,7 +294,7 @@ class SortedScores:
         return np.searchsorted(values, thresholds, side="right")
 
     def covered(self, passed: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Scores of each kind after so many (ascending): which entries, (entries, kinds)."""
+        """Scores of each kind after so many: which entries, and (entries, kinds)."""
         n_kinds = len(self.totals)
         kinds = (self.order & self.order.dtype.type(2**self.shift - 1)).astype(np.int64)
         covered = self.below
@@ -320,7 +320,7 @@ class SortedScores:
 def sort_scores(
     places: Places, base: float, columns: list[int], kinds: Kinds
 ) -> SortedScores:
-    """The finite scores above q̂ of these columns, ascending, each packed with its kind."""
+    """The finite scores above q̂, ascending, each packed with its kind."""
     n_kinds = len(kinds.is_true)
     totals = np.zeros(n_kinds, np.int64)
     below = np.zeros(n_kinds, np.int64)

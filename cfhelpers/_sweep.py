@@ -16,7 +16,7 @@ PAGE = 4096  # records that fit on a page; few searches need a second one
 
 
 def rank_interval(covered: Any, size: Any) -> tuple[Any, Any]:
-    """The interval of a cell's coverage at one threshold: k/(n + 1) and (k + 1)/(n + 1)."""
+    """The interval of a cell's coverage: k/(n + 1) and (k + 1)/(n + 1)."""
     return covered / (size + 1), (covered + 1) / (size + 1)
 
 
@@ -25,9 +25,10 @@ def predictive_rank_interval(
 ) -> tuple[Any, Any]:
     """The interval of Pr[Y = ỹ | ỹ in the set], less the prior for the proxy.
 
-    Of n points, n_equal have Y = ỹ; of the `covered` ones, whose set holds ỹ, `equal` have
-    Y = ỹ. It is the product of three intervals: equal opportunity · prior / demographic
-    parity. Where no set holds ỹ the upper end is infinite, and no closeness accepts it.
+    Of n points, n_equal have Y = ỹ; of the `covered` ones, whose set holds ỹ, `equal`
+    have Y = ỹ. It is the product of three intervals: equal opportunity · prior /
+    demographic parity. Where no set holds ỹ the upper end is infinite, and no closeness
+    accepts it.
     """
     prior_lower = n_equal / (n + 1)
     prior_upper = (n_equal + 1) / (n + 1)
@@ -61,7 +62,7 @@ def cell_interval(
 
 
 def pair_loss(highest: float, lowest: float, is_ratio: bool) -> float:
-    """The gap between two bounds, or their ratio with its sign turned: smaller is fairer."""
+    """The gap between two bounds, or minus their ratio: smaller is fairer."""
     if is_ratio:
         return -lowest / highest
     return highest - lowest
@@ -80,7 +81,8 @@ def collect(
     totals: np.ndarray,
     below: np.ndarray,
 ) -> int:
-    """Every score above q̂ with its kind, packed into one integer each; and counts by kind.
+    """Every score above q̂ with its kind, packed into one integer each; and counts by
+    kind.
 
     Parameters
     ----------
@@ -137,9 +139,9 @@ def sweep(
 ) -> int:
     """Raise the threshold past each score, update the cells it moves, note each new low.
 
-    A family is what is compared between groups at one threshold: a label and a filter. Its
-    loss is that of the largest upper bound against the smallest lower bound; the loss at a
-    threshold is the worst family's.
+    A family is what is compared between groups at one threshold: a label and a filter.
+    Its loss is that of the largest upper bound against the smallest lower bound; the loss
+    at a threshold is the worst family's.
 
     Parameters
     ----------
@@ -151,19 +153,19 @@ def sweep(
         The cells that kind k moves are moves[first_move[k] : first_move[k + 1]], each by
         family, part and group.
     covered, sizes : integers (families, parts, groups)
-        Covered points, at first those that q̂ covers, and all points. Predictive values have
-        two parts, Y = ỹ and Y ≠ ỹ; coverages one. `covered` is changed in place.
+        Covered points, at first those that q̂ covers, and all points. Predictive values
+        have two parts, Y = ỹ and Y ≠ ỹ; coverages one. `covered` is changed in place.
     best : float
         The lowest loss so far; only lower ones are noted.
     passed, lows, hits : (page,)
-        Filled at each new low with the number of scores that the threshold has passed, the
-        loss there, and how many of the passed scores are those of true labels.
+        Filled at each new low with the number of scores that the threshold has passed,
+        the loss there, and how many of the passed scores are those of true labels.
 
     Returns
     -------
     int
-        The number of new lows. If it is the size of the page, the walk stopped there, after
-        a whole tie: turn the page and go on with order[passed[-1]:].
+        The number of new lows. If it is the size of the page, the walk stopped there,
+        after a whole tie: turn the page and go on with order[passed[-1]:].
     """
     n_families, _, n_groups = covered.shape
     lower = np.empty((n_families, n_groups))
@@ -238,7 +240,7 @@ def sweep(
 
 
 def extreme_groups(lower: np.ndarray, upper: np.ndarray, family: int) -> tuple[int, int]:
-    """The group with the smallest lower bound, and the one with the largest upper bound."""
+    """The groups with the smallest lower and the largest upper bound."""
     a = 0
     b = 0
     for group in range(1, lower.shape[1]):
@@ -278,9 +280,7 @@ def compiled() -> tuple[Callable[..., int], Callable[..., int]]:
     for place, packed in ((narrow, narrow), (narrow, wide), (wide, wide)):
         points = (read(whole, 1), read(whole, 1), read(whole, 1), read(whole, 2))
         filled = (packed[::1], whole[::1], whole[::1])
-        collects.append(
-            whole(read(place, 2), *points, place, place, packed, *filled)
-        )
+        collects.append(whole(read(place, 2), *points, place, place, packed, *filled))
     sweeps = []
     for packed in (narrow, wide):
         kinds = (read(whole, 1), read(whole, 1), read(whole, 2))

@@ -84,7 +84,8 @@ class CellCounts:
 
     @classmethod
     def from_table(cls, table: pd.DataFrame, labels: Sequence[Any]) -> "CellCounts":
-        """From a plain table: label, true_label (whether y is the label), group, n, covered.
+        """From a plain table: label, true_label (whether y is the label), group, n,
+        covered.
 
         A cell without a row has no points.
 
@@ -238,7 +239,7 @@ class Shares:
 
     @property
     def disparity(self) -> float:
-        """The largest difference between groups, or the smallest ratio; NaN without trials."""
+        """The largest difference, or the smallest ratio; NaN without trials."""
         worst = self.losses.max(initial=-np.inf)
         if np.isneginf(worst):
             return np.nan
@@ -274,7 +275,7 @@ class Shares:
         return lower - prior_upper, upper - prior_lower
 
     def rank_losses(self) -> np.ndarray:
-        """The paper's loss of every label and filter: largest upper against smallest lower."""
+        """The paper's loss: the largest upper bound against the smallest lower."""
         lower, upper = self.rank_bounds()
         return self.metric.loss(upper.max(axis=-1), lower.min(axis=-1))
 
@@ -303,7 +304,8 @@ class SortedCells:
     Examples
     --------
     >>> people = Groups(np.array([0, 1, 0]), ["a", "b"])
-    >>> cells = SortedCells([[0.1, 0.9], [0.4, 0.6], [0.7, 0.3]], np.array([0, 1, 1]), people)
+    >>> scores = [[0.1, 0.9], [0.4, 0.6], [0.7, 0.3]]
+    >>> cells = SortedCells(scores, np.array([0, 1, 1]), people)
     >>> cells.counts_at(0.5).covered.tolist()
     [[[1, 0], [0, 1]], [[1, 0], [0, 0]]]
     """
@@ -327,7 +329,7 @@ class SortedCells:
             self._sorted.append([np.sort(part) for part in parts])
 
     def counts_at(self, threshold: ArrayLike) -> CellCounts:
-        """Points per cell whose score is at most the threshold, one for all labels or one each."""
+        """Points per cell that one threshold, or one per label, covers."""
         n_classes = len(self.sizes)
         limits = round_down(np.broadcast_to(as_array(threshold), n_classes), self.dtype)
         covered = np.empty((n_classes, 2 * len(self.group_names)), np.int64)
@@ -351,8 +353,8 @@ def group_masks(
         mask = np.asarray(filter_(y, groups.values, name, label))
         if mask.shape != y.shape or mask.dtype != bool:
             raise ValueError(
-                f"filter: for group {name!r} and label {label} it returned {mask.dtype} of "
-                f"shape {mask.shape}; wanted a boolean mask of shape {y.shape}"
+                f"filter: for group {name!r} and label {label} it returned {mask.dtype}
+                of " f"shape {mask.shape}; wanted a boolean mask of shape {y.shape}"
             )
         masks.append(mask)
     return masks
@@ -361,7 +363,7 @@ def group_masks(
 def _count_sets(
     sets: np.ndarray, y: np.ndarray, groups: Groups
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Covered and all points (K, 2, groups); the second axis: true label equal, different."""
+    """Covered and all points (K, 2, groups): true label equal, different."""
     n_classes = sets.shape[1]
     n_groups = len(groups)
     own_cell = y * n_groups + groups.codes
@@ -373,8 +375,9 @@ def _count_sets(
     sizes[:, 1] = groups.counts - sizes[:, 0]
     covered = np.empty_like(sizes)
     covered[:, 0] = equal_covered.reshape(n_classes, n_groups)
-    # A byte says which of eight labels a set holds; bytes are counted by group. This reads
-    # the sets once per eight labels, and was measured to be quicker than a count per label.
+    # A byte says which of eight labels a set holds; bytes are counted by group. This
+    # reads the sets once per eight labels, and was measured to be quicker than a count
+    # per label.
     for first in range(0, n_classes, 8):
         block = sets[:, first : first + 8].view(np.uint8)
         width = block.shape[1]

@@ -1,7 +1,7 @@
 """The smallest threshold that keeps the gap between groups within c.
 
-It is exact, it is found for every c at once, and it may come with a guarantee. Bounds move
-only at calibration scores, so those above q̂, q̂ itself and ∞ are the only candidates:
+It is exact, it is found for every c at once, and it may come with a guarantee. Bounds
+move only at calibration scores, so those above q̂, q̂ itself and ∞ are the only candidates:
 `_sweep` walks over them once and notes each new low of the gap. With a guarantee the
 candidates are the points of a grid that is fixed beforehand, tested from ∞ downwards.
 """
@@ -36,7 +36,7 @@ MANY = 10**9  # more points than anyone has
 
 
 class Guarantee(StrEnum):
-    """What is promised about a threshold: nothing (the paper's rule), or a test's level."""
+    """What is promised: nothing (the paper's rule), or a test's level."""
 
     NONE = "none"
     FIXED_SEQUENCE = "fixed-sequence"
@@ -60,8 +60,8 @@ class FairThreshold:
     satisfied : bool
         False only when even the full set fails, as for plain predictive parity it can.
     bound : float64 (K,)
-        Gap or ratio at the threshold on the calibration data; NaN for labels that need not
-        be fair.
+        Gap or ratio at the threshold on the calibration data; NaN for labels that need
+        not be fair.
     smallest_closeness : float
         The least c (for ratios the largest) that a finite threshold reaches; NaN if q̂ is
         infinite.
@@ -142,7 +142,8 @@ def find_threshold(
     metric : str or FairnessMetric
         What is compared between groups.
     closeness : float, optional
-        The largest difference allowed, or the smallest ratio; by default .1, for ratios .8.
+        The largest difference allowed, or the smallest ratio; by default .1, for ratios
+        .8.
     alpha : float
         The sets cover the true label with probability at least 1 - alpha.
     classwise : bool
@@ -151,12 +152,12 @@ def find_threshold(
         Those whose coverage must be fair; by default all but label 0.
     guarantee : "none" or "fixed-sequence"
         "none" is the paper's rule: the first threshold that is within `closeness` on the
-        calibration data. "fixed-sequence" returns the smallest threshold of a grid down to
-        which every one passes an exact test, so that the true gap exceeds `closeness` with
-        probability at most `delta`.
+        calibration data. "fixed-sequence" returns the smallest threshold of a grid down
+        to which every one passes an exact test, so that the true gap exceeds `closeness`
+        with probability at most `delta`.
     grid : thresholds, optional
-        For the guarantee, fixed without looking at the calibration data; by default 10,001
-        even points from 0 to 1.
+        For the guarantee, fixed without looking at the calibration data; by default
+        10,001 even points from 0 to 1.
 
     Returns
     -------
@@ -167,7 +168,10 @@ def find_threshold(
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.random((500, 2))
     >>> found = find_threshold(
-    ...     scores, rng.integers(0, 2, 500), rng.choice(["a", "b"], 500), "demographic_parity"
+    ...     scores,
+    ...     rng.integers(0, 2, 500),
+    ...     rng.choice(["a", "b"], 500),
+    ...     "demographic_parity",
     ... )
     >>> found.feasible
     True
@@ -207,16 +211,16 @@ def frontier(
     Returns
     -------
     DataFrame
-        closeness, threshold, mean_set_size and coverage. A row's threshold is the answer for
-        every c from its closeness up to that of the row before. Mean set size and coverage
-        of the true label are those of the whole predictor at that closeness, on the
-        calibration data. With `classwise` there is a row wherever the threshold of one
-        label, in the column `label`, moves.
+        closeness, threshold, mean_set_size and coverage. A row's threshold is the
+        answer for every c from its closeness up to that of the row before. Mean set
+        size and coverage of the true label are those of the whole predictor at that
+        closeness, on the calibration data. With `classwise` there is a row wherever the
+        threshold of one label, in the column `label`, moves.
 
     Notes
     -----
-    The guarantee holds for a closeness that was chosen beforehand, not for one picked from
-    this table.
+    The guarantee holds for a closeness that was chosen beforehand, not for one picked
+    from this table.
 
     Examples
     --------
@@ -296,7 +300,7 @@ class Calibration:
         delta: float = 0.1,
         grid: ArrayLike | None = None,
     ) -> "Search":
-        """Everything about one metric: ask the result for a closeness, or the frontier."""
+        """Everything about one metric: ask it for a closeness, or the frontier."""
         metric = get_metric(metric)
         delta = as_fraction(delta, "delta")
         guarantee = one_of(guarantee, "guarantee", GUARANTEES)
@@ -340,8 +344,8 @@ class Calibration:
             if largest > 1:
                 raise ValueError(
                     f"grid: found None while scores reach {largest:.4g}; scores above 1 "
-                    "with a guarantee need a grid of thresholds that is fixed without the "
-                    "calibration data"
+                    "with a guarantee need a grid of thresholds that is fixed without
+                    the " "calibration data"
                 )
             grid = np.linspace(0, 1, 10_001)
         points = np.unique(as_float_column(grid, "grid").astype(np.float64))
@@ -363,7 +367,7 @@ class Calibration:
         return fixed_sequence(ordered, cells, grid, level)
 
     def _sort(self, cells: CellMap, columns: list[int]) -> SortedScores:
-        """The scores above q̂ of these columns, ascending; found once if they are shared."""
+        """The scores above q̂ of these columns, ascending; once if shared."""
         key = tuple(columns)
         if self.share and cells.metric.is_built_in and key in self._sorted:
             return self._sorted[key]
@@ -404,7 +408,7 @@ class Curve:
         passed: np.ndarray,
         passed_hits: np.ndarray,
     ) -> "Curve":
-        """From the thresholds at which the loss reaches a new low; ∞ is added if it helps."""
+        """From the thresholds with a new low of the loss; ∞ is added if it helps."""
         is_true = cells.kinds.is_true.astype(bool)
         in_sets = ordered.below.sum() + passed
         hits = ordered.below[is_true].sum() + passed_hits
@@ -418,7 +422,7 @@ class Curve:
         return cls(cells, ordered, level, thresholds, losses, in_sets, hits)
 
     def step(self, limit: ArrayLike) -> np.ndarray:
-        """Which step serves a loss of at most `limit`; the number of steps if none does."""
+        """Which step serves a loss up to `limit`; the number of steps if none."""
         return np.searchsorted(
             -self.losses, -(np.asarray(limit) + TOLERANCE), side="left"
         )
@@ -439,7 +443,7 @@ class Curve:
         return self.cells.losses(covered[0], self.ordered.totals, self.level)
 
     def sizes_at(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs in the sets and true labels covered at these steps; full sets after the last."""
+        """Pairs in the sets and true labels covered at these steps."""
         in_sets = np.append(self.in_sets, self.ordered.totals.sum())
         is_true = self.cells.kinds.is_true.astype(bool)
         hits = np.append(self.hits, self.ordered.totals[is_true].sum())
@@ -451,7 +455,7 @@ class Curve:
         return float(self.losses[np.isfinite(self.thresholds)].min(initial=np.inf))
 
     def blocking_cells(self, closeness: float) -> list[tuple[Any, Any, int]]:
-        """(group, label, n) of the cells with too few points, however they are covered."""
+        """(group, label, n) of the cells with too few points, however covered."""
         cells = self.cells
         sizes = cells.counts(self.ordered.totals).sum(axis=1)
         n_filters = (
@@ -464,7 +468,7 @@ class Curve:
         return found
 
     def points_needed(self, closeness: float) -> int:
-        """Points that a cell needs before its interval is narrow enough for a finite λ."""
+        """Points that a cell needs before any finite λ can pass."""
         metric = self.cells.metric
         allowed = closeness + TOLERANCE
         if metric.is_ratio:
@@ -546,8 +550,9 @@ def fixed_sequence(
 ) -> Curve:
     """The test that keeps its promise: walk down from ∞ and stop at the first rejection.
 
-    A grid point is reached for c only if it and all above it have a loss within c, that is,
-    if the running maximum of the losses from the top is; that maximum is the curve's loss.
+    A grid point is reached for c only if it and all above it have a loss within c, that
+    is, if the running maximum of the losses from the top is; that maximum is the
+    curve's loss.
     """
     metric = cells.metric
     passed = ordered.passed(grid)
@@ -568,7 +573,7 @@ def fixed_sequence(
 
 @dataclass(frozen=True)
 class Search:
-    """A finished pass over the calibration data: ask for a closeness, or for the frontier."""
+    """A finished pass over the data: ask for a closeness, or the frontier."""
 
     curves: list[Curve]
     metric: FairnessMetric

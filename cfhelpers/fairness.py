@@ -64,9 +64,9 @@ def group_coverages(
     -------
     DataFrame
         label, group, n and coverage, NaN where the cell is empty. Metrics with two
-        conditions (equalized odds) have a row for each, in the column `condition`. Metrics
-        that compare predictive values give those; n then counts the points of the group
-        whose set holds the label.
+        conditions (equalized odds) have a row for each, in the column `condition`.
+        Metrics that compare predictive values give those; n then counts the points of
+        the group whose set holds the label.
 
     Examples
     --------
@@ -99,7 +99,8 @@ def disparity(
     metric: str | FairnessMetric,
     positive_labels: ArrayLike | None = None,
 ) -> float:
-    """The largest difference between groups over the positive labels; for ratios the smallest.
+    """The largest difference between groups over the positive labels; for ratios the
+    smallest.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def disparity(
     if empty:
         named = ", ".join(f"({group!r}, {label})" for group, label in empty)
         warnings.warn(
-            f"{shares.metric.name}: left out the cells (group, label) without points: {named}",
-            stacklevel=2,
+            f"{shares.metric.name}: left out the cells (group, label) without points:
+            {named}", stacklevel=2,
         )
     return shares.disparity

@@ -1,4 +1,4 @@
-"""Fairness metrics: which points form a cell, and how the cells of groups are compared."""
+"""Fairness metrics: which points form a cell, and how cells are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,7 +90,8 @@ class FairnessMetric:
         for filter_ in self.filters:
             if not callable(filter_):
                 raise ValueError(
-                    f"filter: found {filter_!r}; wanted a callable (y, g, a, label) -> mask"
+                    f"filter: found {filter_!r}; wanted a callable (y, g, a, label) ->
+                    mask"
                 )
         both = (Condition.EQUAL, Condition.DIFFERENT)
         needed: dict[str, tuple[str | None, ...]] = {

@@ -1,4 +1,4 @@
-"""`find_threshold` and `frontier` against brute force, exactly, on thousands of small and awkward calibration sets."""
+"""`find_threshold` and `frontier` against brute force, on awkward calibration sets."""
 
 import math
 import os
@@ -105,7 +105,8 @@ def cases(
     y = rng.choice(rng.permutation(n_classes)[:occurring], n)
     g = rng.choice(n_groups, n, p=rng.dirichlet(np.full(n_groups, rng.choice([1, 20]))))
     _, g = np.unique(g, return_inverse=True)
-    # Groups differ in level and the true label scores lower, as with a model that has learnt something.
+    # Groups differ in level and the true label scores lower, as with a model that has
+    # learnt something.
     scores = (
         rng.random((n, n_classes))
         + 0.4 * rng.random((n_groups, n_classes))[g]
@@ -163,7 +164,7 @@ def cases(
 
 
 def arguments(case, classwise, guarantee):
-    """Keyword arguments of the search and the oracle; sets the page, which must not matter."""
+    """Arguments of search and oracle; sets the page, which must not matter."""
     _sweep.PAGE = case.page
     keywords = {
         "alpha": case.alpha,
@@ -223,7 +224,7 @@ def assert_equal(found, wanted):
 
 
 def tally_of(case, metric, wanted, tally, name):
-    """Count what the answer shows, so that the test can insist that every sort of case occurred."""
+    """Count what the answer shows: every sort of case must occur."""
     chosen = [wanted.threshold[label] for label in case.positive]
     tally[name] += 1
     tally[f"{name} base"] += any(t == wanted.base_threshold < math.inf for t in chosen)
@@ -294,9 +295,8 @@ def test_search_finds_the_smallest_passing_threshold(name):
     assert tally["guarantee infinite"] >= CASES / 20, tally
     assert tally["default grid"] >= CASES / 100, tally
     if name == "predictive_parity":
-        assert min(tally["plain unsatisfied"], tally["guarantee unsatisfied"]) >= CASES / 20, (
-            tally
-        )
+        unsatisfied = min(tally["plain unsatisfied"], tally["guarantee unsatisfied"])
+        assert unsatisfied >= CASES / 20, tally
     else:
         assert tally["plain unsatisfied"] == tally["guarantee unsatisfied"] == 0
 
@@ -540,10 +540,11 @@ def test_guarantee_without_a_grid_walks_ten_thousand_even_steps():
 
 
 def test_one_by_hand():
-    """Group a has 3 points, b has 4; at the label in question a scores .1 .2 .6 and b .1 .3 .4 .5."""
+    """Group a has 3 points with scores .1 .2 .6, group b 4 with .1 .3 .4 .5."""
     scores = np.array([[0, s] for s in (0.1, 0.2, 0.6, 0.1, 0.3, 0.4, 0.5)])
     y, groups = [1, 0, 0, 1, 0, 0, 0], list("aaabbbb")
-    # True-label scores: .1 0 0 .1 0 0 0; k = ceil(8 * .5) = 4, so the base threshold is 0.
+    # True-label scores: .1 0 0 .1 0 0 0; k = ceil(8 * .5) = 4, so the base threshold is
+    # 0.
     gaps = {
         0.0: 1 / 4 - 0,
         0.1: 2 / 4 - 1 / 5,

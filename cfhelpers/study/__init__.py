@@ -1,1 +1,4 @@
-"""The upper floor: what regenerates one paper. The method, on the floor below, never imports it."""
+"""The upper floor: what regenerates one paper.
+
+The method, on the floor below, never imports it.
+"""
