@@ -12,6 +12,7 @@ release = version = __version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
 ]
@@ -20,15 +21,17 @@ nb_ipywidgets_js = {}  # scripts that would come from the network
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4
-autodoc_typehints = "none"  # the signatures' Any says less than the docstrings
+autodoc_typehints = "none"  # the docstrings say more
+napoleon_google_docstring = False
+napoleon_use_ivar = True  # attributes as a list, not as entries of their own
+napoleon_use_rtype = False
 autodoc_mock_imports = [
     name
     for name in ("torch", "torch_geometric", "xgboost", "ray", "folktables")
     if find_spec(name) is None
 ]
-autodoc_default_options = {
-    "exclude-members": "set_fit_request"
-}  # scikit-learn's, with references into its own manual
+# scikit-learn's, with references into its own manual.
+autodoc_default_options = {"exclude-members": "set_fit_request"}
 
 html_theme = "sphinx_book_theme"
 html_title = "Conformal fairness"
@@ -43,17 +46,27 @@ html_theme_options = {
 }
 
 
+CODE_OR_SIGN = re.compile(r"(?P<tick>``?)(?P<code>[^`]+)(?P=tick)|[*_|\\]")
+
+
 def plain_docstring(app, what, name, obj, options, lines) -> None:
-    """Docstrings are plain text with code in backticks: nothing else in them is markup."""
+    """Docstrings are plain text, code in backticks, examples: nothing else is markup."""
 
-    def literal(match):
-        return f"``{match['code']}``" if match["code"] else "\\" + match[0]
+    def literal(match: re.Match) -> str:
+        if match["code"]:
+            return f"``{match['code']}``"
+        return "\\" + match[0]
 
-    lines[:] = [
-        re.sub(r"(?P<tick>``?)(?P<code>[^`]+)(?P=tick)|[*_|\\]", literal, line)
-        for line in lines
-    ]
+    is_example = False
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith(">>>"):
+            is_example = True
+        elif not line.strip():
+            is_example = False
+        if not is_example:
+            lines[place] = CODE_OR_SIGN.sub(literal, line)
 
 
 def setup(app) -> None:
-    app.connect("autodoc-process-docstring", plain_docstring)
+    # Before napoleon, which makes markup of the sections.
+    app.connect("autodoc-process-docstring", plain_docstring, priority=400)

@@ -39,6 +39,7 @@ API_SECTION = """
 
 .. automodule:: {name}
    :members:
+   :ignore-module-all:
    :member-order: bysource
 """
 
