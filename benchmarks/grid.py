@@ -105,8 +105,8 @@ def bench_sharing() -> list[list[str]]:
     searched = "one metric, one c, over the exact search for every c"
     return [
         [
-            "the grid of one split (24 searches × 4 values of c), shared, over the same
-            apart", f"{whole / alone:.2f}",
+            "the grid of one split (24 searches × 4 values of c), shared over apart",
+            f"{whole / alone:.2f}",
         ],
         [
             f"a vectorised grid of {CANDIDATES} candidates, {searched}",

@@ -276,8 +276,8 @@ def check_same_sets(
         f"{differ.sum()} entries differ, {far.sum()} of them by more than rounding"
     )
     print(
-        f"TorchCP's sets and ours: {differ.sum()} of {differ.size:,} entries differ, all
-        within float32 rounding of q̂"
+        f"TorchCP's sets and ours: {differ.sum()} of {differ.size:,} entries differ, "
+        "all within float32 rounding of q̂"
     )
 
 

@@ -353,8 +353,9 @@ def group_masks(
         mask = np.asarray(filter_(y, groups.values, name, label))
         if mask.shape != y.shape or mask.dtype != bool:
             raise ValueError(
-                f"filter: for group {name!r} and label {label} it returned {mask.dtype}
-                of " f"shape {mask.shape}; wanted a boolean mask of shape {y.shape}"
+                f"filter: for group {name!r} and label {label} it returned "
+                f"{mask.dtype} of shape {mask.shape}; wanted a boolean mask of shape "
+                f"{y.shape}"
             )
         masks.append(mask)
     return masks

@@ -344,8 +344,8 @@ class Calibration:
             if largest > 1:
                 raise ValueError(
                     f"grid: found None while scores reach {largest:.4g}; scores above 1 "
-                    "with a guarantee need a grid of thresholds that is fixed without
-                    the " "calibration data"
+                    "with a guarantee need a grid of thresholds that is fixed without "
+                    "the calibration data"
                 )
             grid = np.linspace(0, 1, 10_001)
         points = np.unique(as_float_column(grid, "grid").astype(np.float64))

@@ -131,8 +131,6 @@ def disparity(
     empty = shares.empty
     if empty:
         named = ", ".join(f"({group!r}, {label})" for group, label in empty)
-        warnings.warn(
-            f"{shares.metric.name}: left out the cells (group, label) without points:
-            {named}", stacklevel=2,
-        )
+        left_out = f"left out the cells (group, label) without points: {named}"
+        warnings.warn(f"{shares.metric.name}: {left_out}", stacklevel=2)
     return shares.disparity

@@ -90,8 +90,8 @@ class FairnessMetric:
         for filter_ in self.filters:
             if not callable(filter_):
                 raise ValueError(
-                    f"filter: found {filter_!r}; wanted a callable (y, g, a, label) ->
-                    mask"
+                    f"filter: found {filter_!r}; "
+                    "wanted a callable (y, g, a, label) -> mask"
                 )
         both = (Condition.EQUAL, Condition.DIFFERENT)
         needed: dict[str, tuple[str | None, ...]] = {
