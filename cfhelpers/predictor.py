@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cfhelpers import __version__, conformal, control, scores
@@ -358,6 +359,12 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         self.threshold_ = np.array([float(value) for value in fitted["threshold"]])
         self.base_threshold_ = float(fitted["base_threshold"])
         self._is_score = np.array(fitted["threshold_is_score"])
+
+    def __sklearn_tags__(self) -> Tags:
+        """Sparse features are for the estimator to take or to refuse."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.estimator is not None
+        return tags
 
     def __sklearn_clone__(self) -> "FairConformalClassifier":
         """The same parameters, nothing learnt; the estimator stays fitted."""
