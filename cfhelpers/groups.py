@@ -62,13 +62,12 @@ class Groups:
         >>> as_groups(["a", "b", "c", "b"], 4).pool(["a", "c"]).names
         ['b', 'pooled: a, c']
         """
-        pooled = self._places(names)
-        kept = [place for place in range(len(self)) if place not in pooled]
-        new_codes = np.full(len(self), len(kept))
-        new_codes[kept] = np.arange(len(kept))
-        listed = ", ".join(str(self.names[place]) for place in pooled)
-        new_names = [self.names[place] for place in kept]
-        return Groups(new_codes[self.codes], [*new_names, f"pooled: {listed}"])
+        is_pooled = self._is_among(names)
+        new_codes = np.cumsum(~is_pooled) - 1
+        new_codes[is_pooled] = np.count_nonzero(~is_pooled)
+        listed = ", ".join(map(str, self._names_where(is_pooled)))
+        new_names = [*self._names_where(~is_pooled), f"pooled: {listed}"]
+        return Groups(new_codes[self.codes], new_names)
 
     def leave_out(self, names: Iterable[Any]) -> tuple["Groups", np.ndarray]:
         """Without some groups: the groups of the other points, and which points they are.
@@ -81,17 +80,22 @@ class Groups:
         >>> is_kept.tolist()
         [False, True, False, True]
         """
-        left_out = self._places(names)
-        kept = [place for place in range(len(self)) if place not in left_out]
-        new_codes = np.full(len(self), -1)
-        new_codes[kept] = np.arange(len(kept))
-        is_kept = ~np.isin(self.codes, left_out)
-        kept_names = [self.names[place] for place in kept]
-        return Groups(new_codes[self.codes[is_kept]], kept_names), is_kept
+        is_left_out = self._is_among(names)
+        new_codes = np.cumsum(~is_left_out) - 1
+        is_kept = ~is_left_out[self.codes]
+        others = Groups(new_codes[self.codes[is_kept]], self._names_where(~is_left_out))
+        return others, is_kept
 
-    def _places(self, names: Iterable[Any]) -> list[int]:
-        """Where these names stand among all."""
-        return sorted(self.names.index(name) for name in names)
+    def _is_among(self, names: Iterable[Any]) -> np.ndarray:
+        """Which groups have one of these names."""
+        is_among = np.zeros(len(self), bool)
+        for name in names:
+            is_among[self.names.index(name)] = True
+        return is_among
+
+    def _names_where(self, is_chosen: np.ndarray) -> list[Any]:
+        """The names of some groups."""
+        return [self.names[place] for place in np.flatnonzero(is_chosen)]
 
 
 def as_groups(values: Any, n: int) -> Groups:
@@ -127,7 +131,10 @@ def as_groups(values: Any, n: int) -> Groups:
             f"groups: found None; wanted one group for each of the {n} points"
         )
     columns = _columns(values)
-    _check_length(len(columns[0]) if columns else 0, n)
+    found = 0
+    if columns:
+        found = len(columns[0])
+    _check_length(found, n)
     if len(columns) == 1:
         codes, names = _factorize(columns[0], "groups")
         return Groups(codes, names)
@@ -156,10 +163,11 @@ def _columns(values: Any) -> list[Any]:
         is_several = len(values) > 0 and all(
             isinstance(row, tuple | list) for row in values
         )
+        dtype = object if len(values) == 0 else None
         if is_several:
             values = pd.DataFrame(values)
         else:
-            values = pd.Series(list(values), dtype=None if len(values) else object)
+            values = pd.Series(list(values), dtype=dtype)
     elif not isinstance(values, _PANDAS):
         values = _array_of_columns(values)
     if isinstance(values, pd.DataFrame):

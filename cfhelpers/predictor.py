@@ -278,7 +278,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             For `from_dict`. An infinite threshold is the text "inf".
         """
         check_is_fitted(self, "threshold_")
-        has_names = hasattr(self, "feature_names_in_")
+        feature_names = None
+        if hasattr(self, "feature_names_in_"):
+            feature_names = self.feature_names_in_.tolist()
         return {
             "class": type(self).__name__,
             "version": __version__,
@@ -290,7 +292,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             "classes": [plain(label) for label in self.classes_],
             "columns": [plain(name) for name in self._columns],
             "n_features": getattr(self, "n_features_in_", None),
-            "feature_names": self.feature_names_in_.tolist() if has_names else None,
+            "feature_names": feature_names,
             "threshold": [_json_number(value) for value in self.threshold_],
             "base_threshold": _json_number(self.base_threshold_),
             "threshold_is_score": self._is_score.tolist(),
@@ -337,10 +339,12 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             random_state=fitted["seed"],
         )
         if found._takes() != fitted["takes"]:
+            wanted = "None"
+            if estimator is None:
+                wanted = "its estimator"
             raise ValueError(
                 f"estimator: found {estimator!r}; the classifier was fitted on "
-                f"{fitted['takes']}, so wanted "
-                + ("its estimator" if estimator is None else "None")
+                f"{fitted['takes']}, so wanted {wanted}"
             )
         found._restore(fitted, promise)
         return found
@@ -456,12 +460,15 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         """The columns of fit, if these are the same in some order."""
         unknown = [name for name in names if name not in self._columns]
         absent = [name for name in self._columns if name not in names]
-        if unknown or absent:
-            found = f"the columns {unknown}, which fit did not have" if unknown else ""
-            gap = f"no {absent}" if absent else ""
-            both = " and ".join(part for part in (found, gap) if part)
+        found = []
+        if unknown:
+            found.append(f"the columns {unknown}, which fit did not have")
+        if absent:
+            found.append(f"no {absent}")
+        if found:
             raise ValueError(
-                f"probabilities: found {both}; wanted {self._columns}, in any order"
+                f"probabilities: found {' and '.join(found)}; "
+                f"wanted {self._columns}, in any order"
             )
         return self._columns
 
