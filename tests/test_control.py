@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
@@ -301,6 +303,7 @@ def test_search_finds_the_smallest_passing_threshold(name):
         assert tally["plain unsatisfied"] == tally["guarantee unsatisfied"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_guarantee_stops_at_the_first_rejection_on_larger_sets(name):
     metric = oracle.metric(name)
@@ -314,6 +317,7 @@ def test_guarantee_stops_at_the_first_rejection_on_larger_sets(name):
     ), tally
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [False, True], ids=["difference", "ratio"])
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_search_serves_the_users_own_metric(name, ratio):
@@ -341,6 +345,7 @@ def thresholds_at(table, closeness, sign, base, n_classes):
     return thresholds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarantee", [False, True], ids=["plain", "guarantee"])
 @pytest.mark.parametrize("name", [*NAMES, *sorted(OWN)])
 def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
@@ -407,6 +412,7 @@ def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
     assert tally["rows"] >= (1 if name == "nobody" else 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(oracle.PREDICTIVE)))
 def test_blocking_cells_are_those_too_small_at_full_coverage(name):
     metric, tally = oracle.metric(name), Counter()
@@ -714,3 +720,41 @@ def test_lists_frames_and_tensors_give_the_same_threshold():
         pd.DataFrame(scores), pd.Series(y), pd.Series(g), "demographic_parity", 0.2
     )
     assert np.array_equal(found.threshold, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loop_as_it_stands_gives_what_the_compiled_one_gives(name, monkeypatch):
+    """Where Numba is absent the very same functions run uncompiled."""
+    monkeypatch.setattr(_sweep, "compiled", lambda: (_sweep.collect, _sweep.sweep))
+    metric = oracle.metric(name)
+    few = max(10, CASES // 10)
+    tally = compare(cases(metric), metric, name, few, [(False, False), (True, False)])
+    assert tally["cases"] >= few and tally["plain"] >= 2 * few
+
+
+def test_without_numba_the_search_runs_uncompiled_and_gives_the_same():
+    code = """
+import sys
+if sys.argv[1] == "without":
+    sys.modules["numba"] = None
+import numpy as np
+from cfhelpers import _sweep
+from cfhelpers.control import find_threshold, frontier
+rng = np.random.default_rng(0)
+scores = rng.random((300, 3)).astype(np.float32)
+y = rng.integers(0, 3, 300)
+groups = rng.integers(0, 3, 300)
+for metric in ("demographic_parity", "equalized_odds", "predictive_parity_proxy"):
+    table = frontier(scores, y, groups, metric, classwise=True)
+    print(table.to_numpy().tolist())
+print(_sweep.compiled()[1] is _sweep.sweep, file=sys.stderr)
+"""
+    printed = {}
+    for how in ("with", "without"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, how], capture_output=True, text=True, check=True
+        )
+        assert done.stderr.strip() == str(how == "without")
+        printed[how] = done.stdout
+    assert printed["with"] == printed["without"] and len(printed["with"]) > 1000
