@@ -129,6 +129,10 @@ _LISTED = (
     3.4,
 )
 
+# Several steps change at one margin, and rounding parts them by 1e-15: values as close as
+# this are one, so that every machine builds the same staircase.
+_SAME = 1e-9
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -203,7 +207,7 @@ def _steps(
         if _steps_at(highest, ratio, cap, levels, z).mass <= delta:
             break
         cap += 0.25
-    for _ in range(60):
+    while highest - lowest > _SAME:
         middle = (lowest + highest) / 2
         if _steps_at(middle, ratio, cap, levels, z).mass <= delta:
             highest = middle
@@ -223,7 +227,7 @@ def _steps_at(
     alphas: list[float] = []
     betas: list[float] = []
     for alpha, z_alpha in zip(levels, z, strict=True):
-        v = min(margin - ratio * z_alpha, cap)
+        v = min(margin - ratio * z_alpha, cap) + _SAME
         first = bisect_left(z, -v, key=operator.neg)
         if first == len(z):
             continue
@@ -265,7 +269,7 @@ def staircase_losses(
     --------
     >>> hits = np.array([[97, 94], [100, 100]])
     >>> staircase_losses(hits, np.array([100, 100]), 0.1).round(3).tolist()
-    [0.091, 0.025]
+    [0.092, 0.025]
     """
     shape = np.broadcast_shapes(hits.shape, trials.shape)
     n_groups = shape[-1]
@@ -312,9 +316,13 @@ def _loss_of_pair(
         for alpha, beta in zip(steps.alphas, steps.betas, strict=True):
             u = upper[np.searchsorted(levels, alpha)]
             low = lower[np.searchsorted(levels, beta)]
-            value = np.minimum(u, steps.high) - low
+            most = np.minimum(u, steps.high)
             if is_ratio:
-                value = -low / np.minimum(u, steps.high)
+                # Where a pool is known to hold nothing, no p_b is below c·p_a = 0.
+                ones = np.ones_like(low)
+                value = -np.divide(low, most, out=ones, where=most > 0)
+            else:
+                value = most - low
             counts = u >= steps.low
             loss = np.where(counts, np.maximum(loss, value), loss)
     return loss
