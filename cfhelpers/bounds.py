@@ -1,8 +1,8 @@
 """Exact bounds for a probability, from the points that were counted, and tests of a gap.
 
 `clopper_pearson` and `hypergeometric_bounds` bound one probability. A `staircase` spends
-the level of a test on both groups of a pair together, so that a gap within c is found more
-often than with half of the level for each.
+the level of a test on both groups of a pair together, so that a gap within c is found
+more often than with half of the level for each.
 """
 
 import functools
@@ -87,7 +87,8 @@ def hypergeometric_bounds(
         return_inverse=True,
     )
     k, n, whole = cells
-    # upper: the largest M with Pr[at most k] > level; lower: the least with Pr[at least k] > level
+    # Upper: the largest M with Pr[at most k] > level.
+    # Lower: the least M with Pr[at least k] > level.
     upper = _last_true(
         k,
         whole - (n - k),
@@ -248,8 +249,8 @@ def staircase_losses(
 ) -> np.ndarray:
     """The largest gap between two different groups that a test of level δ allows for.
 
-    If the true coverages of some two groups differ by more than c, the result is at most c
-    with probability at most δ, whatever the coverages. For ratios the sign is turned: if
+    If the true coverages of some two groups differ by more than c, the result is at most
+    c with probability at most δ, whatever the coverages. For ratios the sign is turned: if
     p_b < c·p_a for some two groups, the result is at most -c with probability at most δ.
 
     Parameters
@@ -307,8 +308,9 @@ def _loss_of_pair(
     delta: float,
     is_ratio: bool,
 ) -> np.ndarray:
-    """max over intervals r and steps i with U_a(α_i) ≥ l_r of min(U_a(α_i), h_r) - L_b(β_{i+1}).
+    """The largest min(U_a(α_i), h_r) - L_b(β_{i+1}) over intervals r and steps i.
 
+    A step counts where U_a(α_i) ≥ l_r.
     `upper` and `lower` hold the bounds of groups a and b at every level (levels, rows).
     """
     loss = np.full(upper.shape[1], -np.inf)
