@@ -250,8 +250,9 @@ def staircase_losses(
     """The largest gap between two different groups that a test of level δ allows for.
 
     If the true coverages of some two groups differ by more than c, the result is at most
-    c with probability at most δ, whatever the coverages. For ratios the sign is turned: if
-    p_b < c·p_a for some two groups, the result is at most -c with probability at most δ.
+    c with probability at most δ, whatever the coverages. For ratios the sign is turned:
+    if p_b < c·p_a for some two groups, the result is at most -c with probability at most
+    δ.
 
     Parameters
     ----------
