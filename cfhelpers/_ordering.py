@@ -15,6 +15,7 @@ import pandas as pd
 
 from cfhelpers import _sweep
 from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
+from cfhelpers.conformal import round_down
 from cfhelpers.groups import Groups
 from cfhelpers.metrics import Condition, FairnessMetric, Quantity
 
@@ -46,19 +47,26 @@ class Places:
     def ranked(cls, scores: np.ndarray) -> "Places":
         """By rank among the distinct scores: for any scores, and slower."""
         levels, rank = np.unique(scores, return_inverse=True)
-        numbers = rank.reshape(scores.shape).astype(np.uint32)
+        numbers = rank.reshape(scores.shape).astype(np.uint32) + np.uint32(1)
         return cls(numbers, scores.dtype, levels)
 
     def of_value(self, value: float) -> int:
-        """The integer of a score that occurs, or of infinity."""
+        """The integer of the largest score that is at most `value`."""
         if self.levels is not None:
-            return int(np.searchsorted(self.levels, value))
-        return int(np.asarray(value, self.dtype).view(self.numbers.dtype))
+            return int(np.searchsorted(self.levels, value, side="right"))
+        return int(round_down(np.asarray(value), self.dtype).view(self.numbers.dtype))
+
+    @property
+    def infinity(self) -> int:
+        """The integer of infinity; those of finite scores are smaller."""
+        if self.levels is not None:
+            return int(np.searchsorted(self.levels, np.inf, side="left")) + 1
+        return self.of_value(np.inf)
 
     def values(self, numbers: np.ndarray) -> np.ndarray:
         """The scores of some integers, float64."""
         if self.levels is not None:
-            return self.levels[numbers].astype(np.float64)
+            return self.levels[numbers - 1].astype(np.float64)
         return numbers.astype(self.numbers.dtype).view(self.dtype).astype(np.float64)
 
 
@@ -321,12 +329,14 @@ def sort_scores(
     places: Places, base: float, columns: list[int], kinds: Kinds
 ) -> SortedScores:
     """The finite scores above q̂, ascending, each packed with its kind."""
+    if base < 0 and places.levels is None:  # bits are for scores that are not negative
+        places = Places.ranked(places.numbers.view(places.dtype))
     n_kinds = len(kinds.is_true)
     totals = np.zeros(n_kinds, np.int64)
     below = np.zeros(n_kinds, np.int64)
     shift = (n_kinds - 1).bit_length()
     base_place = places.of_value(base)
-    top = places.of_value(np.inf)
+    top = places.infinity
     largest = min(max(int(places.numbers.max()), base_place), top)
     width = (largest - base_place).bit_length() + shift
     if width > 64:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from cfhelpers import _sweep
 from cfhelpers._checks import (
+    as_flag,
     as_float_column,
     as_fraction,
     as_labels,
@@ -305,7 +306,7 @@ class Calibration:
         delta = as_fraction(delta, "delta")
         guarantee = one_of(guarantee, "guarantee", GUARANTEES)
         n_classes = self.scores.shape[1]
-        classwise = bool(classwise) and metric.per_label
+        classwise = as_flag(classwise, "classwise") and metric.per_label
         level = None
         points = None
         if guarantee != Guarantee.NONE:
