@@ -631,6 +631,7 @@ def python(*words, cwd):
     )
 
 
+@pytest.mark.slow
 def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(
     digits, digits_csv
 ):
@@ -698,6 +699,7 @@ def test_the_report_is_one_page_without_code_that_says_what_the_audit_found(
     assert "Allowed: at most 0.3" in text and "Allowed: at most 0.1" in text
 
 
+@pytest.mark.slow
 def test_the_page_is_read_without_a_network_at_any_width(tmp_path):
     """In an offline browser nothing is asked for, and every picture is there."""
     playwright = pytest.importorskip("playwright.sync_api")
@@ -727,6 +729,7 @@ def test_the_page_is_read_without_a_network_at_any_width(tmp_path):
         chromium.close()
 
 
+@pytest.mark.slow
 def test_papermill_runs_the_notebook_from_any_folder_on_sets_with_awkward_names(tmp_path):
     """Sets, so no fix; names with markup and dollar signs; rows without a group."""
     rng = np.random.default_rng(0)

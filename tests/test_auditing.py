@@ -222,6 +222,7 @@ def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(nam
     assert worst > 0.02  # and not by being as wide as can be
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "people, n",
     [(two_groups(), 400), (nine_groups(), 3000)],

@@ -122,6 +122,7 @@ def printed(cell) -> str:
     )
 
 
+@pytest.mark.slow
 def test_on_colab_the_first_cells_fetch_the_project_and_elsewhere_they_do_nothing(
     copy, tmp_path, monkeypatch
 ):

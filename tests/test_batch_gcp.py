@@ -84,6 +84,7 @@ def people(n, rng):
     return members, rng.beta(3 + race, 2 + 2 * sex + age)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_points_in_overlapping_groups_are_solved_to_the_optimum():
     alpha, (members, scores) = 0.1, people(100_000, np.random.default_rng(1))
     threshold = fit(scores, members, alpha).threshold(members)

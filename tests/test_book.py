@@ -98,6 +98,7 @@ def leads_nowhere(pages, path, link):
     )
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_file_and_an_anchor(pages):
     broken = [
         f"{path.name}: {link}"
@@ -117,6 +118,7 @@ def test_a_link_to_nowhere_is_noticed(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site, pages):
     assert [
         load
@@ -133,6 +135,7 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
     assert styles == []
 
 
+@pytest.mark.slow
 def test_the_book_has_every_notebook_exercise_card_and_figure_and_no_solution(root, site):
     for pattern in (
         "notebooks/[0-9]*.ipynb",
@@ -163,6 +166,7 @@ def test_the_book_has_every_notebook_exercise_card_and_figure_and_no_solution(ro
     assert [title for title in titles if title not in front] == []
 
 
+@pytest.mark.slow
 def test_the_api_page_has_the_public_names(site):
     anchors = Page(site / "docs" / "api.html").anchors
     wanted = (
@@ -173,6 +177,7 @@ def test_the_api_page_has_the_public_names(site):
     assert not any("._checks" in anchor for anchor in anchors)
 
 
+@pytest.mark.slow
 def test_pictures_have_alternative_text(pages):
     bare = [
         image["src"]
@@ -194,6 +199,7 @@ READ = [
 READ += ["notebooks/exercises/ex05_a_guarantee_that_holds.html"]
 
 
+@pytest.mark.slow
 def test_it_reads_well_without_a_network_on_a_phone_and_on_a_desk(site):
     with browser.chromium() as chromium:
         for name in READ:
@@ -226,6 +232,7 @@ def test_it_reads_well_without_a_network_on_a_phone_and_on_a_desk(site):
             page.close()
 
 
+@pytest.mark.slow
 def test_the_search_box_finds_a_word_without_a_network(site):
     with browser.chromium() as chromium:
         page, refused, _ = browser.page_without_network(chromium, "file:")

@@ -228,6 +228,7 @@ def hand_in(folder, grader, student, fill_in):
         }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Object of type")  # nbgrader's, about its own database
 def test_the_exercises_are_what_nbgrader_makes_of_the_solutions_and_it_grades_them(
     tmp_path,
@@ -266,6 +267,7 @@ def test_the_exercises_are_what_nbgrader_makes_of_the_solutions_and_it_grades_th
     }
 
 
+@pytest.mark.slow
 def test_the_release_version_validates_once_it_is_filled_in(tmp_path):
     pytest.importorskip("nbgrader")
     from nbgrader.validator import Validator

@@ -121,6 +121,7 @@ def caches(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_credit_graph_is_the_published_one_in_time_and_memory_and_is_kept(
     caches, request
 ):

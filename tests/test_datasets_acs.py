@@ -34,6 +34,7 @@ def measured(code, **environment):
     return output, *map(float, last.split())
 
 
+@pytest.mark.slow
 def test_2024_parquet_files_give_the_known_rows_quickly_and_in_little_memory(
     shared, tmp_path
 ):
@@ -51,6 +52,7 @@ def test_2024_parquet_files_give_the_known_rows_quickly_and_in_little_memory(
     )
 
 
+@pytest.mark.slow
 def test_the_simulated_twin_has_the_papers_size_in_time(tmp_path):
     code = "from cfhelpers import load_dataset; "
     code += "d = load_dataset('acs_income', n=1_664_500); print(len(d)); print(d)"

@@ -91,6 +91,7 @@ def test_a_bad_user_file_is_named(home):
         load_dataset("pokec_n", "web")
 
 
+@pytest.mark.slow
 def test_the_real_graph_has_the_known_counts_and_features_without_the_attributes(
     shared, monkeypatch
 ):
@@ -133,6 +134,7 @@ def test_structural_features_know_nothing_of_the_labels(home):
     assert {"gender", "neighbours_gender", "spectral_31"} <= set(features[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pokec_n", "pokec_z"])
 def test_the_twin_has_the_published_size_shares_and_homophily(name):
     users, total = pokec.SIZES[name]
@@ -159,6 +161,7 @@ def test_the_twin_has_the_published_size_shares_and_homophily(name):
         assert data.edge_index.shape[1] // 2 == 517_047
 
 
+@pytest.mark.slow
 def test_true_coverage_of_the_twin_counts_the_hidden_labels_too():
     data = load_dataset("pokec_n", n=4_000)
     scores = np.random.default_rng(0).random((4_000, 4))

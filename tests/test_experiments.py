@@ -247,6 +247,7 @@ def test_an_unknown_pair_of_dataset_and_attribute_is_refused():
         experiments.load("credit", "gender")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["aps", "tps"])
 def test_on_credit_four_fifths_costs_what_the_paper_says(score):
     """Over 10 splits: efficiency within 5% of the paper's, the ratio within .05."""

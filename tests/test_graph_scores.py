@@ -725,6 +725,7 @@ def credit(tmp_path_factory):
         yield data, models.base_model(data, split(data, 0), "xgboost", progress=False)
 
 
+@pytest.mark.slow
 def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_aps(
     credit,
 ):

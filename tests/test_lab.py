@@ -146,6 +146,7 @@ def pictures(notebook):
     ]
 
 
+@pytest.mark.slow
 def test_the_first_notebook_runs_has_a_table_of_contents_and_leads_to_the_next(lab, root):
     address, folder = lab
     name = "00_start_here.ipynb"
@@ -171,6 +172,7 @@ def test_the_first_notebook_runs_has_a_table_of_contents_and_leads_to_the_next(l
         assert errors == []
 
 
+@pytest.mark.slow
 def test_the_slider_of_04_moves_and_draws_another_picture(lab, root):
     address, folder = lab
     name = "04_conformal_fairness.ipynb"

@@ -169,6 +169,7 @@ def test_the_quick_preset_of_credit_is_as_good_as_the_papers(credit, fitted):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["acs_income", "acs_education"])
 @pytest.mark.filterwarnings("ignore:too few rows")
 def test_the_quick_presets_of_acs_are_as_good_as_the_papers_on_simulated_people(

@@ -485,6 +485,7 @@ def test_a_misspelt_papermill_parameter_is_refused(good, tmp_path):
     assert not (tmp_path / "out.ipynb").exists()
 
 
+@pytest.mark.slow
 def test_refreshing_twice_stores_the_same_bytes_and_keeps_the_shown_widget_only(tmp_path):
     cells = [
         new_code_cell(

@@ -238,6 +238,7 @@ def test_a_misspelt_parameter_stops_the_run_before_any_notebook_runs(small):
     )
 
 
+@pytest.mark.slow
 def test_the_paper_profile_says_what_to_set_where_there_is_no_data(small, tmp_path):
     (small / "profiles" / "paper.yaml").write_text(
         SMALL.replace("splits: 1", "source: local", 1)
@@ -255,6 +256,7 @@ def test_the_paper_profile_says_what_to_set_where_there_is_no_data(small, tmp_pa
 # A run and the next one.
 
 
+@pytest.mark.slow
 def test_a_fresh_folder_runs_everything_in_order_and_shows_how_far_it_is(done):
     folder, first = done
     assert first.returncode == 0 and "6 of 6 steps (100%) done" in first.stdout
@@ -273,6 +275,7 @@ def test_a_fresh_folder_runs_everything_in_order_and_shows_how_far_it_is(done):
     ).read_text() == "new"
 
 
+@pytest.mark.slow
 def test_what_is_up_to_date_is_skipped(finished):
     again = run(finished)
     assert (
@@ -310,12 +313,14 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes, wanted", CHANGES.values(), ids=CHANGES.keys())
 def test_what_has_changed_runs_again_with_what_depends_on_it(finished, changes, wanted):
     changes(finished)
     assert planned(run(finished, "quick", "--dry-run")) == wanted
 
 
+@pytest.mark.slow
 def test_a_notebook_that_fails_fails_the_run_shows_its_error_and_loses_nothing(finished):
     write(finished, "10_disparate_impact", 'profile: str = ""', "1 / 0")
     failed = run(finished)
@@ -350,6 +355,7 @@ def test_a_notebook_that_does_not_write_what_it_must_fails(tmp_path):
     assert not target.exists() and kept.read_text() == "old"
 
 
+@pytest.mark.slow
 def test_a_second_run_waits_for_the_first(finished):
     with open(finished / ".snakemake" / "at_work", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -396,6 +402,7 @@ def test_the_slurm_profile_has_only_options_that_snakemake_has(root):
     )
 
 
+@pytest.mark.slow
 def test_the_slurm_profile_is_accepted(root, small):
     pytest.importorskip("snakemake_executor_plugin_slurm")
     shutil.copytree(root / "profiles" / "slurm", small / "profiles" / "slurm")
@@ -444,6 +451,7 @@ def all_rows(folder):
     return {path.relative_to(folder).as_posix(): pd.read_parquet(path) for path in found}
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_ten_random_moments_and_resumed_gives_the_same_rows(
     root, tmp_path
 ):

@@ -95,6 +95,7 @@ def thresholds_at(table, closeness, base, n_classes):
     return thresholds
 
 
+@pytest.mark.slow
 def test_fixed_sequence_keeps_its_promise_where_the_first_passing_threshold_does_not():
     """Nine groups, the smallest 0.3% of 50,000 points, and 200 calibrations.
 

@@ -467,6 +467,7 @@ def samples(trials: dict) -> list[tuple]:
     return sorted(zip(*(trials[name] for name in tuning.SPACES["xgboost"]), strict=True))
 
 
+@pytest.mark.slow
 def test_a_search_on_this_machine(tmp_path, ray):
     code = "options = {'n_samples': 3, 'seeds': [0], 'storage': sys.argv[1]}\n"
     code += "record, trials = tuning.tune(small(), 'xgboost', **options)\n"
@@ -492,6 +493,7 @@ def test_a_search_on_this_machine(tmp_path, ray):
     )
 
 
+@pytest.mark.slow
 def test_a_killed_search_on_a_cluster_goes_on_with_its_finished_trials_kept(
     tmp_path, ray
 ):
