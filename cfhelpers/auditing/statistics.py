@@ -151,7 +151,7 @@ def with_more_points(shares: Shares, least: int) -> Shares:
     """
     trials = np.maximum(shares.trials, least)
     hits = _hits_at_same_share(shares.hits, shares.trials, trials)
-    if shares.prior_hits is None or shares.prior_trials is None:
+    if not shares.metric.is_predictive:
         return replace(shares, hits=hits, trials=trials)
     growth = trials / np.maximum(shares.trials, 1)
     group_sizes = np.clip(shares.prior_trials * growth, trials, 2 * MANY)
