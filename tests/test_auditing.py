@@ -117,6 +117,7 @@ def by_hand(sets, y, g, name, labels, gamma):
     return ends, table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
     tally = Counter()
@@ -185,6 +186,7 @@ def test_where_the_disparity_lies():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(12, 9), (5, 40)])
 @pytest.mark.parametrize("name", ["equal_opportunity", "disparate_impact"])
 def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(name, sizes):

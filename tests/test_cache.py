@@ -138,6 +138,7 @@ def test_an_empty_a_cut_and_a_foreign_file_are_computed_again_and_replaced(store
         assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_damaged_byte_anywhere_never_gives_other_arrays(stored):
     path, good = stored
     calls = sum(
@@ -207,6 +208,7 @@ def test_a_process_killed_while_writing_leaves_no_file_under_the_final_name(arti
     assert compute.calls == 1
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_leave_one_good_file(artifacts):
     artifacts.mkdir()
     body = """
@@ -273,6 +275,7 @@ def test_a_frame_is_read_again_as_it_was_the_first_time(artifacts):
     assert len(list((artifacts / "runs").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_damaged_byte_never_gives_another_frame(artifacts):
     good_frame = cached_frame("toy", KEY, frame, code=CODE)
     (path,) = artifacts.iterdir()
@@ -413,6 +416,7 @@ def package(tmp_path_factory):
     return folder, digests(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "changed"),
     [

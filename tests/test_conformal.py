@@ -38,6 +38,7 @@ def test_rank_is_exact_at_every_percent_for_every_size(hundredths):
         assert conformal_quantile(np.arange(1.0, n + 1), alpha) == wanted, (n, alpha)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n, alpha", [(10**7 - 1, 0.18), (10**7 - 1, 0.1), (19_029_000 - 1, 0.938)]
 )

@@ -99,6 +99,7 @@ def test_a_wrong_answer_fails_with_its_hint(exercise, mistake, hint, code):
         play(EXERCISES[exercise], exercise, code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_the_solution_passes_what_students_see_and_what_they_do_not(exercise, capsys):
     for kind in ("exercises", "solutions"):
@@ -123,6 +124,7 @@ def has_hidden_checks(exercise):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(filter(has_hidden_checks, EXERCISES)))
 def test_learning_the_visible_numbers_by_heart_fails_the_hidden_checks(exercise):
     name = EXERCISES[exercise]

@@ -203,6 +203,7 @@ def test_credit_is_read_from_a_local_folder(caches, monkeypatch, credit):
     assert local.source == "local"
 
 
+@pytest.mark.slow
 def test_no_dataset_needs_torch(tmp_path):
     code = "import sys; from cfhelpers.datasets import acs, credit, pokec, load_dataset;"
     code += "from cfhelpers.datasets import populations, simulated, truth;"

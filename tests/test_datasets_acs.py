@@ -295,6 +295,7 @@ def scores_of(X):
     return base.astype(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attribute", ["race", "sex", ("race", "sex")])
 @pytest.mark.parametrize("states", [None, ["CO", "PR"]])
 def test_true_coverage_is_that_of_a_large_draw_of_the_same_population(attribute, states):

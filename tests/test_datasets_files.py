@@ -190,6 +190,7 @@ def start(url, path):
     )
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_do_not_spoil_the_cache(server, cache):
     body, both = os.urandom(3_000_000), threading.Barrier(2, timeout=60)
 

@@ -98,6 +98,7 @@ def expected_failures(estimator):
     return AS_IT_IS
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [FairConformalClassifier(), TrainsItself(LateModel())],
     expected_failed_checks=expected_failures,

@@ -67,6 +67,7 @@ def test_the_eight_metrics_are_named():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_disparity_is_the_worst_difference_of_plain_coverages(name):
     metric, tally = oracle.metric(name), Counter()
@@ -87,6 +88,7 @@ def test_disparity_is_the_worst_difference_of_plain_coverages(name):
     assert tally["unfair"] >= 40 and tally["fair"] >= 10, tally
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(shape=shapes)

@@ -376,6 +376,7 @@ def fit(data, parts, kind="gcn", aggr="mean", y=None, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "aggr"), MODELS)
 def test_the_same_seed_gives_the_same_probabilities_and_another_seed_others(
     data, parts, kind, aggr
@@ -399,6 +400,7 @@ def test_training_leaves_the_streams_of_others_as_they_were(data, parts):
     assert np.array_equal(np.random.get_state()[1], before_numpy)  # noqa: NPY002
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "aggr"), MODELS[:4])
 def test_the_probabilities_are_those_of_the_best_epoch(data, parts, kind, aggr):
     probs, history = fit(data, parts, kind, aggr, epochs=40)
@@ -472,6 +474,7 @@ def pokec(tmp_path_factory):
         return load_dataset("pokec_n", n=6000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gcn", "sage"])
 def test_the_majority_is_beaten_on_simulated_pokec(pokec, kind):
     parts, parameters = split(pokec, 0), {"hidden_channels": 16}

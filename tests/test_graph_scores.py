@@ -144,6 +144,7 @@ def test_scores_and_edges_that_are_none_are_told():
         daps([[0.1], [0.2]], [[0], [2]], 0.5)
 
 
+@pytest.mark.slow
 def test_daps_on_the_real_pokec_graph_is_finite_for_every_candidate(shared):
     with np.load(shared / "data/pokec/pokec_n.npz") as arrays:
         edges, y = np.stack([arrays["row"], arrays["col"]]), arrays["label"]
@@ -688,6 +689,7 @@ def nodes():
     return data, split(data, 0), probabilities(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_covers_as_its_law_says_on_simulated_nodes(artifacts, nodes, name):
     data, parts, probs = nodes

@@ -115,6 +115,7 @@ def test_a_graph_models_preset_is_what_tuning_stored_for_this_dataset_and_source
 # real Credit
 
 
+@pytest.mark.slow
 def test_credit_is_as_accurate_as_it_should_be(fitted):
     assert fitted.model == "xgboost" and fitted.accuracy["test"] >= 0.52
     assert set(fitted.accuracy) == {"train", "valid", "calibration", "test"}
@@ -202,6 +203,7 @@ def test_the_same_seed_gives_the_same_probabilities_and_another_seed_others(data
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_credit_computed_again_is_the_same_bit_for_bit(credit, fitted):
     again, _ = training.train(credit, fitted.parts, "xgboost", fitted.parameters, seed=0)
     assert np.array_equal(again, fitted.probs)
@@ -254,6 +256,7 @@ def relabel(data, rows):
     return replace(data, y=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", training.MODELS)
 def test_labels_of_calibration_and_test_rows_have_no_influence(data, parts, model):
     parameters = FAST if model == "xgboost" else {"hidden_channels": 8}

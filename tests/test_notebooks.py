@@ -523,6 +523,7 @@ def test_refreshing_twice_stores_the_same_bytes_and_keeps_the_shown_widget_only(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_copy_with_the_parameters_and_leaves_the_source_alone(tmp_path):
     path, target = tmp_path / "00_a.ipynb", tmp_path / "results" / "00_a.ipynb"
     cells = [

@@ -284,6 +284,7 @@ def test_the_title_names_data_records_kind_and_splits():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ["plain", "granular", "both", "proxy"])
 def test_legend_and_texts_lie_outside_the_panels_and_inside_the_figure(draw):
     rows = some_rows(("aps", "cfgnn", "daps", "raps", "tps"), splits=2)
@@ -308,6 +309,7 @@ def test_legend_and_texts_lie_outside_the_panels_and_inside_the_figure(draw):
     assert Line2D in kinds and len(figure.legends[0].get_texts()) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile, folder", [("quick", "."), ("paper", "paper")])
 def test_a_profile_has_its_own_folder_and_a_figure_its_bytes(
     tmp_path, monkeypatch, profile, folder

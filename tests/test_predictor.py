@@ -405,6 +405,7 @@ def test_enough_calibration_points_do_not_warn(data, model):
         FairConformalClassifier(model, **LOOSE).fit(*data["calibration"])
 
 
+@pytest.mark.slow
 def test_default_guarantee_holds_over_calibrations():
     """True gap of equal opportunity over 60 calibrations, and coverage on average."""
     population, rng = two_groups(), np.random.default_rng(9)

@@ -224,6 +224,7 @@ def test_a_wrong_profile_is_refused(small, old, new, message):
         runs.plan("quick", small)
 
 
+@pytest.mark.slow
 def test_a_misspelt_parameter_stops_the_run_before_any_notebook_runs(small):
     (small / "profiles" / "quick.yaml").write_text(
         SMALL.replace("race, splits", "race, split", 1)

@@ -77,6 +77,7 @@ def test_aps_sums_the_labels_ranked_no_lower_less_u_times_its_own(case, randomis
     np.testing.assert_allclose(aps(probs, u), rows, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None, derandomize=True)
 @given(
     case=cases,

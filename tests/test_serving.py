@@ -91,6 +91,7 @@ def served(fair, X, ids, batches):
     return sets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_ids", [False, True])
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("score", SCORES)
@@ -116,6 +117,7 @@ def test_sets_are_the_same_alone_in_any_batch_and_in_any_order(score, kind, with
         np.testing.assert_array_equal(read.predict_set(X, ids=ids), wanted)
 
 
+@pytest.mark.slow
 def test_sets_are_the_same_in_another_process(tmp_path):
     cases = []
     for score in SCORES:

@@ -25,6 +25,7 @@ def random_sizes(rng, n_groups, largest=300):
     return (np.exp(rng.uniform(0, np.log(largest + 1), n_groups)) - 0.5).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", LEVELS)
 def test_the_losses_are_the_theorems(delta):
     rng = np.random.default_rng(round(1e4 * delta))
@@ -54,6 +55,7 @@ def test_the_staircases_are_the_theorems(delta):
             np.testing.assert_allclose(pairs, wanted_steps, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", LEVELS)
 def test_the_mass_of_every_staircase_is_within_the_level(delta):
     rng = np.random.default_rng(2)

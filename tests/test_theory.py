@@ -147,6 +147,7 @@ METRICS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("classwise", [False, True], ids=["single", "classwise"])
 def test_fixed_sequence_exceeds_c_no_more_often_than_delta(name, classwise):

@@ -128,6 +128,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", list(SAMPLES))
 def test_rows_that_calibrate_or_test_have_no_say_in_the_choice(
     model, tmp_path, monkeypatch
