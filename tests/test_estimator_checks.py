@@ -26,6 +26,9 @@ class LateModel:
     def __init__(self):
         self.model = None
 
+    def __repr__(self):
+        return "LateModel()"  # the name of a test must be the same in every process
+
     @property
     def classes_(self):
         return self.model.classes_
