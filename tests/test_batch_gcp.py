@@ -274,6 +274,7 @@ def test_rows_are_saved_under_their_profile_and_dataset(scored, tmp_path, monkey
     assert pd.read_parquet(path).equals(scored[-1])
 
 
+@pytest.mark.slow
 def test_conformal_fairness_is_what_the_grid_of_the_paper_has(
     scored, tmp_path, monkeypatch
 ):

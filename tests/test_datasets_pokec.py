@@ -18,6 +18,7 @@ def put(home, frame, pairs, stem="region_job_2", place="pokec"):
     (home / place / f"{stem}_relationship.txt").write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, rows, columns, classes",
     [("pokec_n", 3_341, 268, 4), ("pokec_z", 3_219, 279, 5)],

@@ -150,6 +150,7 @@ def test_cells_without_test_points_are_left_out_and_named():
     assert left_out == ""
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_rows(
     data, base, monkeypatch
 ):

@@ -121,6 +121,7 @@ def test_credit_is_as_accurate_as_it_should_be(fitted):
     assert set(fitted.accuracy) == {"train", "valid", "calibration", "test"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("score", "published"), [("tps", 2.268), ("aps", 2.328)])
 def test_base_efficiency_on_credit_is_the_authors_within_two_per_cent(
     credit, fitted, score, published

@@ -183,6 +183,7 @@ def test_fixed_sequence_exceeds_c_no_more_often_than_delta(name, classwise):
     assert finite >= draws / 2
 
 
+@pytest.mark.slow
 def test_at_a_gap_of_exactly_c_a_threshold_is_accepted_no_more_often_than_delta():
     """Two groups, one label, one grid point, where the groups differ by exactly c.
 
