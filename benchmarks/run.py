@@ -150,7 +150,7 @@ def bench_many_labels(n_scores: int, repeats: int) -> list[list[str]]:
 
 
 def bench_many_labels_memory(n: int = 20_000, n_classes: int = 1000) -> list[list[str]]:
-    """Peak memory of the search above its inputs, room that is never written to included."""
+    """Peak memory of the search above its inputs, with room that is never written to."""
     probs, y, names = population(n_classes).draw(n, np.random.default_rng(1))
     codes = np.unique(names, return_inverse=True)[1]
     values = scores.tps(probs)
