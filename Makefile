@@ -21,7 +21,7 @@ REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.m
 # Numba compiles the search once per machine, before anything is timed or checked.
 COMPILE := -c "from cfhelpers import _sweep; _sweep.warm_up()"
 
-.PHONY: all paper test quick-test lint compiled format notebooks exercises book lab bench clean help
+.PHONY: all paper test quick-test lint style compiled format notebooks exercises book lab bench clean help
 .DELETE_ON_ERROR:
 
 all: compiled  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
@@ -37,16 +37,18 @@ test: lint compiled  ## ruff, mypy, pytest, and the notebooks' outputs compared 
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
 		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
 
-quick-test: lint compiled  ## what a change is most likely to break, in under two minutes
+quick-test: style compiled  ## what a change is most likely to break, in under two minutes, without mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow"
 
 compiled: $(READY)
 	@$(BIN)/python $(COMPILE)
 
-lint: $(READY)
+lint: style
+	$(BIN)/mypy
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 format: $(READY)  ## put modules and notebooks in ruff's format
 	$(BIN)/ruff check --fix --exit-zero .
