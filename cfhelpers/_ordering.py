@@ -7,13 +7,14 @@ above q̂ that one threshold decides on, each packed into one integer with its k
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cfhelpers import _sweep
+from cfhelpers.bounds import LARGEST_LEVEL, clopper_pearson, full_losses
 from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
 from cfhelpers.conformal import round_down
 from cfhelpers.groups import Groups
@@ -85,13 +86,17 @@ class Kinds:
 
     @classmethod
     def by_group(cls, y: np.ndarray, groups: Groups, columns: list[int]) -> "Kinds":
-        """A kind per (column, true label equal or not, group): for built-in metrics."""
-        n_labels = int(y.max()) + 1
-        is_different = np.arange(n_labels) != np.asarray(columns)[:, None]
+        """A kind per (column, true label equal or not, group): for built-in metrics.
+
+        Points without a label, y = -1, are different from every label.
+        """
+        nobody = max(int(y.max()), *columns) + 1
+        rows = np.where(y < 0, nobody, y)
+        is_different = np.arange(nobody + 1) != np.asarray(columns)[:, None]
         first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * len(groups)
         is_true = np.tile(np.repeat([1, 0], len(groups)), len(columns))
         codes = np.ascontiguousarray(groups.codes, np.int64)
-        return cls(np.ascontiguousarray(y), codes, first_kind, is_true)
+        return cls(rows, codes, first_kind, is_true)
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ class CellMap:
     kind_of_move: np.ndarray  # ascending
     moves: np.ndarray  # (moves, 3): family, part, group
     shape: tuple[int, int, int]  # families, parts, groups
+    pools: np.ndarray | None  # points per group in the pool that they were drawn from
 
     @classmethod
     def build(
@@ -119,6 +125,7 @@ class CellMap:
         columns: list[int],
         y: np.ndarray,
         groups: Groups,
+        pools: np.ndarray | None = None,
     ) -> "CellMap":
         if metric.is_built_in:
             kinds = Kinds.by_group(y, groups, columns)
@@ -141,7 +148,16 @@ class CellMap:
             kind_of_move=kind_of_move,
             moves=moves,
             shape=(n_families, n_parts, len(groups)),
+            pools=pools,
         )
+
+    @property
+    def is_overlapping(self) -> bool:
+        """Whether a point lies in the cells of two groups, as own filters allow."""
+        if self.metric.is_built_in:
+            return False
+        in_family = np.stack([self.kind_of_move, self.moves[:, 0]])
+        return np.unique(in_family, axis=1).shape[1] < in_family.shape[1]
 
     @property
     def first_move(self) -> np.ndarray:
@@ -187,7 +203,21 @@ class CellMap:
             shares = counts.shares(self.metric)
         if level is None:
             return shares.rank_losses().max(axis=-1)
-        return shares.confidence_losses(level).max(axis=-1)
+        shares = replace(shares, pools=self.pools)
+        return shares.test_losses(level, self.is_overlapping).max(axis=-1)
+
+    def full_losses(
+        self, sizes: np.ndarray, level: float, pools: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The loss of every group (groups,) against another when all are covered."""
+        metric = self.metric
+        if len(sizes) == 1:
+            return np.array([metric.no_loss])
+        if metric.is_proxy or self.is_overlapping or level > LARGEST_LEVEL:
+            bounds_per_pair = 4 if metric.is_proxy else 2
+            lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
+            return metric.loss(1.0, lower)
+        return full_losses(sizes, level, metric.is_ratio, pools)
 
     def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
         """Loss of every label at ∞: coverages are 1, predictive values the priors."""
@@ -318,6 +348,11 @@ class SortedScores:
             yield slice(first, first + len(some)), counts
             covered = counts[-1]
             done = some[-1]
+
+    def hits(self, is_true: np.ndarray, passed: np.ndarray) -> np.ndarray:
+        """How many of the first scores are those of true labels, for so many each."""
+        kinds = (self.order & self.order.dtype.type(2**self.shift - 1)).astype(np.int64)
+        return np.concatenate([[0], np.cumsum(is_true[kinds])])[passed]
 
     def _numbers(self, order: np.ndarray) -> np.ndarray:
         return (order >> self.order.dtype.type(self.shift)) + self.order.dtype.type(

@@ -9,7 +9,7 @@ import functools
 import math
 import operator
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -52,9 +52,18 @@ def clopper_pearson(
     width = trials.max(initial=0) + 1
     pairs, place = np.unique(hits.ravel() * width + trials.ravel(), return_inverse=True)
     k, n = np.divmod(pairs, width)
+    lower, upper = _beta_quantiles(k, n, level)
+    return lower[place].reshape(hits.shape), upper[place].reshape(hits.shape)
+
+
+def _beta_quantiles(
+    k: np.ndarray, n: np.ndarray, level: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds for k of n points."""
+    level = np.asarray(level)
     lower = np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), n - k + 1, level))
     upper = np.where(k == n, 1.0, betaincinv(k + 1, np.maximum(n - k, 1), 1 - level))
-    return lower[place].reshape(hits.shape), upper[place].reshape(hits.shape)
+    return lower, upper
 
 
 def hypergeometric_bounds(
@@ -123,6 +132,7 @@ def _last_true(
     return low
 
 
+LARGEST_LEVEL = 0.5  # of a staircase
 # The levels that a staircase may use, as standard normal quantiles z(t) = Φ⁻¹(1 - t).
 _LISTED = (
     *np.round(np.arange(-1.4, 1.01, 0.3), 1),
@@ -161,7 +171,8 @@ class Steps:
         return total + (1 - before) * beta
 
 
-def staircase(n_a: float, n_b: float, delta: float) -> list[Steps]:
+@functools.cache
+def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
     """A staircase for every interval of group a's true coverage; any choice is valid.
 
     The choice depends on the two sizes and on δ, never on what was counted. It spends δ
@@ -186,7 +197,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> list[Steps]:
         cap = ndtri(1 - 0.98 * delta) + 0.7 * (1 - high) / sd_b
         alphas, betas = _steps(ratio, math.ceil(4 * cap) / 4, delta)
         found.append(Steps(low, high, alphas, betas))
-    return found
+    return tuple(found)
 
 
 def listed_levels(delta: float) -> np.ndarray:
@@ -201,7 +212,8 @@ def _steps(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The steps with the least margin D whose mass is at most δ, by bisection."""
     levels = listed_levels(delta).tolist()
-    z = (-ndtri(levels)).tolist()
+    # z comes back from its level as 1.0000000000000002; rounded, it is within a cap of 1.
+    z = np.round(-ndtri(levels), 12).tolist()
     while True:
         lowest = -30.0
         highest = 20 + 4 * ratio + cap
@@ -280,24 +292,93 @@ def staircase_losses(
     if pools is not None:
         pools = np.broadcast_to(pools, shape).reshape(-1, n_groups)
     losses = np.full(len(hits), -1.0 if is_ratio else 0.0)
+    if n_groups == 1:
+        return losses.reshape(shape[:-1])
+    losses[(trials == 0).any(axis=1)] = 0.0 if is_ratio else 1.0
     levels = listed_levels(delta)
     lower, upper = _bounds_at(levels, hits, trials, pools)
-    sizes = _rounded(trials)
-    for a in range(n_groups):
-        for b in range(n_groups):
-            if a == b:
-                continue
-            kinds, kind = np.unique(sizes[:, [a, b]], axis=0, return_inverse=True)
-            for place, (n_a, n_b) in enumerate(kinds):
-                rows = np.flatnonzero(kind.ravel() == place)
-                if n_a == 0 or n_b == 0:
-                    losses[rows] = 0.0 if is_ratio else 1.0
-                    continue
-                loss = _loss_of_pair(
-                    upper(rows, a), lower(rows, b), levels, n_a, n_b, delta, is_ratio
-                )
-                losses[rows] = np.maximum(losses[rows], loss)
+    for n_a, n_b, rows, in_a, in_b in _pairs_by_size(_rounded(trials)):
+        # Among cells of one size, the largest upper and the smallest lower bound decide.
+        high = _largest(upper, rows, in_a)
+        low = -_largest(-lower, rows, in_b)
+        loss = _loss_of_pair(high, low, levels, n_a, n_b, delta, is_ratio)
+        losses[rows] = np.maximum(losses[rows], loss)
     return losses.reshape(shape[:-1])
+
+
+def _largest(bounds: np.ndarray, rows: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """The largest bound among the members (rows, groups), at every level and row."""
+    groups = np.flatnonzero(members.any(axis=0))
+    of_rows = bounds[:, rows[:, None], groups]
+    return np.where(members[:, groups], of_rows, -np.inf).max(axis=2)
+
+
+def _pairs_by_size(
+    sizes: np.ndarray,
+) -> Iterator[tuple[float, float, np.ndarray, np.ndarray, np.ndarray]]:
+    """Every two different groups, those of the same sizes together.
+
+    From the sizes (rows, groups): n_a, n_b, the rows that have such cells, and which of
+    their groups stand on either side (rows, groups).
+    """
+    found = np.unique(sizes[sizes > 0])
+    for n_a in found:
+        of_size_a = sizes == n_a
+        for n_b in found:
+            if n_a != n_b:
+                sides = [(of_size_a, sizes == n_b)]
+            else:
+                sides = _one_against_the_others(of_size_a)
+            for side_a, side_b in sides:
+                rows = np.flatnonzero(side_a.any(axis=1) & side_b.any(axis=1))
+                if len(rows) > 0:
+                    yield n_a, n_b, rows, side_a[rows], side_b[rows]
+
+
+def _one_against_the_others(
+    members: np.ndarray,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Each group that occurs among the members, and the other members (rows, groups)."""
+    sides = []
+    for group in np.flatnonzero(members.any(axis=0)):
+        is_it = np.arange(members.shape[1]) == group
+        sides.append((members & is_it, members & ~is_it))
+    return sides
+
+
+def full_losses(
+    sizes: np.ndarray,
+    delta: float,
+    is_ratio: bool = False,
+    pools: np.ndarray | None = None,
+) -> np.ndarray:
+    """The loss of every group against another one when all points are covered.
+
+    No outcome is more favourable to a group: where this is beyond c, it has too few
+    points. Against a group without points nothing is tested here.
+
+    Examples
+    --------
+    >>> full_losses(np.array([24, 24]), 0.1).max() <= 0.1
+    True
+    >>> full_losses(np.array([23, 23]), 0.1).min() <= 0.1
+    False
+    """
+    losses = np.full(len(sizes), -1.0 if is_ratio else 0.0)
+    if len(sizes) > 1:
+        losses[sizes == 0] = 0.0 if is_ratio else 1.0
+    levels = listed_levels(delta)
+    lower, _ = _bounds_at(levels, sizes, sizes, pools)
+    rounded = _rounded(sizes)
+    for n_a in np.unique(rounded[rounded > 0]):
+        for n_b in np.unique(rounded[rounded > 0]):
+            if n_a == n_b and np.count_nonzero(rounded == n_a) == 1:
+                continue
+            of_b = np.flatnonzero(rounded == n_b)
+            upper = np.ones((len(levels), len(of_b)))
+            loss = _loss_of_pair(upper, lower[:, of_b], levels, n_a, n_b, delta, is_ratio)
+            losses[of_b] = np.maximum(losses[of_b], loss)
+    return losses
 
 
 def _loss_of_pair(
@@ -315,19 +396,17 @@ def _loss_of_pair(
     `upper` and `lower` hold the bounds of groups a and b at every level (levels, rows).
     """
     loss = np.full(upper.shape[1], -np.inf)
-    for steps in staircase(n_a, n_b, delta):
-        for alpha, beta in zip(steps.alphas, steps.betas, strict=True):
-            u = upper[np.searchsorted(levels, alpha)]
-            low = lower[np.searchsorted(levels, beta)]
-            most = np.minimum(u, steps.high)
-            if is_ratio:
-                # Where a pool is known to hold nothing, no p_b is below c·p_a = 0.
-                ones = np.ones_like(low)
-                value = -np.divide(low, most, out=ones, where=most > 0)
-            else:
-                value = most - low
-            counts = u >= steps.low
-            loss = np.where(counts, np.maximum(loss, value), loss)
+    for steps in staircase(float(n_a), float(n_b), delta):
+        u = upper[np.searchsorted(levels, steps.alphas)]
+        low = lower[np.searchsorted(levels, steps.betas)]
+        most = np.minimum(u, steps.high)
+        if is_ratio:
+            # Where a pool is known to hold nothing, no p_b is below c·p_a = 0.
+            values = -np.divide(low, most, out=np.ones_like(low), where=most > 0)
+        else:
+            values = most - low
+        counts = u >= steps.low
+        loss = np.maximum(loss, np.where(counts, values, -np.inf).max(axis=0))
     return loss
 
 
@@ -337,10 +416,16 @@ def _rounded(sizes: np.ndarray) -> np.ndarray:
     return np.where(sizes == 0, 0.0, 2**octaves)
 
 
+def next_staircase(n: int) -> int:
+    """The least size above n for which another staircase is chosen."""
+    octaves = round(4 * math.log2(max(n, 1))) / 4
+    return math.floor(2 ** (octaves + 1 / 8)) + 1
+
+
 def _bounds_at(
     levels: np.ndarray, hits: np.ndarray, trials: np.ndarray, pools: np.ndarray | None
-) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
-    """Lower and upper bounds as functions (rows, group) -> (levels, rows).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds of every cell at every level (levels, …, groups).
 
     Each distinct cell is bounded once for every level.
     """
@@ -352,14 +437,11 @@ def _bounds_at(
     )
     k, n, size = cells
     place = place.reshape(hits.shape)
+    if pools is None:
+        lower, upper = _beta_quantiles(k, n, levels[:, None])
+        return lower[:, place], upper[:, place]
     lower = np.empty((len(levels), len(k)))
     upper = np.empty((len(levels), len(k)))
     for at, level in enumerate(levels):
-        if pools is None:
-            lower[at], upper[at] = clopper_pearson(k, n, level)
-        else:
-            lower[at], upper[at] = hypergeometric_bounds(k, n, size, level)
-    return (
-        lambda rows, group: lower[:, place[rows, group]],
-        lambda rows, group: upper[:, place[rows, group]],
-    )
+        lower[at], upper[at] = hypergeometric_bounds(k, n, size, level)
+    return lower[:, place], upper[:, place]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from cfhelpers._checks import as_array, as_scores
 from cfhelpers._sweep import predictive_rank_interval, rank_interval
-from cfhelpers.bounds import clopper_pearson
+from cfhelpers.bounds import LARGEST_LEVEL, clopper_pearson, staircase_losses
 from cfhelpers.conformal import prediction_sets, round_down
 from cfhelpers.groups import Groups
 from cfhelpers.metrics import Condition, FairnessMetric, Filter
@@ -205,6 +205,7 @@ class Shares:
     group_names: list[Any]
     prior_hits: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
     prior_trials: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
+    pools: np.ndarray | None = None  # points per group in the pool they were drawn from
 
     @property
     def values(self) -> np.ndarray:
@@ -279,11 +280,21 @@ class Shares:
         lower, upper = self.rank_bounds()
         return self.metric.loss(upper.max(axis=-1), lower.min(axis=-1))
 
-    def confidence_losses(self, level: float) -> np.ndarray:
+    def test_losses(self, level: float, is_overlapping: bool = False) -> np.ndarray:
         """The loss that a test at this level allows for, between two different groups.
 
-        Both bounds that enter a comparison share the level.
+        By the sharpest test that is valid: the staircase needs counts that are
+        independent between groups. The proxy's and those of overlapping cells are not.
         """
+        needs_bounds = self.metric.is_proxy or is_overlapping or level > LARGEST_LEVEL
+        if needs_bounds:
+            return self.confidence_losses(level)
+        return staircase_losses(
+            self.hits, self.trials, level, self.metric.is_ratio, self.pools
+        )
+
+    def confidence_losses(self, level: float) -> np.ndarray:
+        """The loss that two bounds at half of the level each allow for."""
         lower, upper = self.confidence_bounds(level / 2)
         if lower.shape[-1] == 1:
             return np.full(lower.shape[:-1], self.metric.no_loss)

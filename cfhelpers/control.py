@@ -8,6 +8,7 @@ candidates are the points of a grid that is fixed beforehand, tested from ∞ do
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -28,10 +29,12 @@ from cfhelpers._checks import (
     one_of,
 )
 from cfhelpers._ordering import CellMap, Places, SortedScores, sort_scores
+from cfhelpers.bounds import next_staircase
 from cfhelpers.conformal import conformal_quantile
-from cfhelpers.groups import as_groups
-from cfhelpers.metrics import FairnessMetric, get_metric
+from cfhelpers.groups import as_groups, as_pools
+from cfhelpers.metrics import Condition, FairnessMetric, Quantity, get_metric
 
+ROUNDING = 1e-9  # by so much a score may lie above 1 and still count as 1
 TOLERANCE = 1e-12  # a gap of exactly c may lie this far above it in floating point
 MANY = 10**9  # more points than anyone has
 
@@ -121,7 +124,7 @@ def find_threshold(
     y: ArrayLike,
     groups: Any,
     metric: str | FairnessMetric,
-    closeness: float | None = None,
+    closeness: float | Sequence[float] | None = None,
     *,
     alpha: float = 0.1,
     classwise: bool = False,
@@ -129,7 +132,11 @@ def find_threshold(
     guarantee: str = "none",
     delta: float = 0.1,
     grid: ArrayLike | None = None,
-) -> FairThreshold:
+    start: float | None = None,
+    unlabelled: tuple[ArrayLike, Any] | None = None,
+    pool_sizes: Mapping[Any, int] | None = None,
+    base_scores: ArrayLike | None = None,
+) -> Any:
     """The smallest threshold in [q̂, ∞] at which groups differ by at most `closeness`.
 
     Parameters
@@ -142,9 +149,10 @@ def find_threshold(
         One group per point, or one per combination of the columns.
     metric : str or FairnessMetric
         What is compared between groups.
-    closeness : float, optional
+    closeness : float, or several, optional
         The largest difference allowed, or the smallest ratio; by default .1, for ratios
-        .8.
+        .8. Several values that were declared beforehand share `delta`, and give a result
+        each.
     alpha : float
         The sets cover the true label with probability at least 1 - alpha.
     classwise : bool
@@ -158,11 +166,25 @@ def find_threshold(
         with probability at most `delta`.
     grid : thresholds, optional
         For the guarantee, fixed without looking at the calibration data; by default
-        10,001 even points from 0 to 1.
+        `default_grid()`.
+    start : float, optional
+        Where the walk begins, fixed beforehand; by default at ∞. Predictive parity needs
+        it when the groups' priors differ by more than `closeness`: from ∞ the walk is
+        then over at once.
+    unlabelled : (scores, groups), optional
+        More points of the same population for demographic parity and disparate impact,
+        which need no labels. q̂ still comes from the labelled points.
+    pool_sizes : dict of group -> points, optional
+        On a graph, where calibration and test nodes are a random split of one pool: the
+        points of every group in the whole pool, for exact bounds. The promise is then
+        about the pool. For demographic parity and disparate impact. Groups of the pool
+        that no calibration point has are declared by it.
+    base_scores : (m,), optional
+        The scores that q̂ comes from; by default those of the true labels.
 
     Returns
     -------
-    FairThreshold
+    FairThreshold, or a list of them for several values of closeness
 
     Examples
     --------
@@ -177,6 +199,16 @@ def find_threshold(
     >>> found.feasible
     True
     """
+    metric = get_metric(metric)
+    is_several = closeness is not None and np.ndim(closeness) > 0
+    given: list[Any] = [closeness]
+    if is_several:
+        given = np.asarray(closeness).tolist()
+    if not given:
+        raise ValueError("closeness: found none; wanted at least one value")
+    values = []
+    for value in given:
+        values.append(metric.allowed(value))
     finished = search(
         scores,
         y,
@@ -186,10 +218,17 @@ def find_threshold(
         classwise=classwise,
         positive_labels=positive_labels,
         guarantee=guarantee,
-        delta=delta,
+        delta=as_fraction(delta, "delta") / len(values),
         grid=grid,
+        start=start,
+        unlabelled=unlabelled,
+        pool_sizes=pool_sizes,
+        base_scores=base_scores,
     )
-    return finished.find(closeness)
+    results = [finished.find(value) for value in values]
+    if is_several:
+        return results
+    return results[0]
 
 
 def frontier(
@@ -206,8 +245,8 @@ def frontier(
     scores, y, groups, metric
         As in `find_threshold`.
     **options
-        alpha, classwise, positive_labels, guarantee, delta and grid, as in
-        `find_threshold`.
+        alpha, classwise, positive_labels, guarantee, delta, grid, start, unlabelled,
+        pool_sizes and base_scores, as in `find_threshold`.
 
     Returns
     -------
@@ -248,17 +287,51 @@ def search(
     guarantee: str = "none",
     delta: float = 0.1,
     grid: ArrayLike | None = None,
+    start: float | None = None,
+    unlabelled: tuple[ArrayLike, Any] | None = None,
+    pool_sizes: Mapping[Any, int] | None = None,
+    base_scores: ArrayLike | None = None,
 ) -> "Search":
     """The pass behind `find_threshold` and `frontier`.
 
     Do it once, then ask the result for as many values of c as you like.
     """
     calibration = Calibration(
-        scores, y, groups, alpha=alpha, positive_labels=positive_labels, share=False
+        scores,
+        y,
+        groups,
+        alpha=alpha,
+        positive_labels=positive_labels,
+        unlabelled=unlabelled,
+        pool_sizes=pool_sizes,
+        base_scores=base_scores,
+        share=False,
     )
     return calibration.search(
-        metric, classwise=classwise, guarantee=guarantee, delta=delta, grid=grid
+        metric,
+        classwise=classwise,
+        guarantee=guarantee,
+        delta=delta,
+        grid=grid,
+        start=start,
     )
+
+
+def default_grid(top: float = 1.0) -> np.ndarray:
+    """Thresholds for scores from 0 to `top`, fixed without looking at any data.
+
+    Even points, and points that crowd towards the top, where the scores of a confident
+    model lie.
+
+    Examples
+    --------
+    >>> grid = default_grid()
+    >>> len(grid), float(grid[0]), float(grid[-1])
+    (1002, 0.0, 1.0)
+    """
+    even = np.linspace(0, top, 601)
+    crowded = top * (1 - 10 ** np.linspace(-5, -0.5, 401))
+    return np.unique(np.concatenate([even, crowded]))
 
 
 class Calibration:
@@ -266,7 +339,7 @@ class Calibration:
 
     Parameters
     ----------
-    scores, y, groups, alpha, positive_labels
+    scores, y, groups, alpha, positive_labels, unlabelled, pool_sizes, base_scores
         As in `find_threshold`.
     share : bool
         Keep the sorted scores for the next search. Built-in metrics share them.
@@ -280,15 +353,25 @@ class Calibration:
         *,
         alpha: float = 0.1,
         positive_labels: ArrayLike | None = None,
+        unlabelled: tuple[ArrayLike, Any] | None = None,
+        pool_sizes: Mapping[Any, int] | None = None,
+        base_scores: ArrayLike | None = None,
         share: bool = True,
     ) -> None:
         self.scores = as_scores(scores)
         n, n_classes = self.scores.shape
+        self.n_labelled = n
         self.y = as_labels(y, n, n_classes)
         self.groups = as_groups(groups, n)
         self.labels = as_positive_labels(positive_labels, n_classes)
-        true_scores = self.scores.ravel()[np.arange(n) * n_classes + self.y]
-        self.base = conformal_quantile(true_scores, as_fraction(alpha, "alpha"))
+        if base_scores is None:
+            base_scores = self.scores.ravel()[np.arange(n) * n_classes + self.y]
+        self.base = conformal_quantile(base_scores, as_fraction(alpha, "alpha"))
+        if unlabelled is not None:
+            self._add_unlabelled(unlabelled)
+        self.pools: np.ndarray | None = None
+        if pool_sizes is not None:
+            self._set_pools(pool_sizes)
         self.share = share
         self._sorted: dict[tuple[int, ...], SortedScores] = {}
 
@@ -300,27 +383,32 @@ class Calibration:
         guarantee: str = "none",
         delta: float = 0.1,
         grid: ArrayLike | None = None,
+        start: float | None = None,
     ) -> "Search":
         """Everything about one metric: ask it for a closeness, or the frontier."""
         metric = get_metric(metric)
+        self._check_needs_no_labels(metric)
         delta = as_fraction(delta, "delta")
         guarantee = one_of(guarantee, "guarantee", GUARANTEES)
+        start = _as_start(start)
         n_classes = self.scores.shape[1]
         classwise = as_flag(classwise, "classwise") and metric.per_label
         level = None
         points = None
         if guarantee != Guarantee.NONE:
-            points = self._grid(grid)
+            points = self._grid(grid, start)
             level = delta / max(len(self.labels), 1) if classwise else delta
         curves = []
         if classwise:
             others = [label for label in range(n_classes) if label not in self.labels]
             for label in self.labels:
-                curves.append(self._curve(metric, [label], [label], points, level))
+                curves.append(self._curve(metric, [label], [label], points, level, start))
         else:
             others = []
             every_label = list(range(n_classes))
-            curves.append(self._curve(metric, self.labels, every_label, points, level))
+            curves.append(
+                self._curve(metric, self.labels, every_label, points, level, start)
+            )
         in_sets = self.scores[:, others] <= self.base
         is_hit = in_sets & (self.y[:, None] == np.asarray(others, np.int64))
         return Search(
@@ -329,27 +417,83 @@ class Calibration:
             guarantee=guarantee,
             group_names=self.groups.names,
             base=self.base,
-            shape=(len(self.y), n_classes),
+            n_points=len(self.y),
+            n_labelled=self.n_labelled,
+            n_classes=n_classes,
             classwise=classwise,
             others_in_sets=int(np.count_nonzero(in_sets)),
             others_hits=int(np.count_nonzero(is_hit)),
         )
 
-    def _grid(self, grid: ArrayLike | None) -> np.ndarray:
+    def _add_unlabelled(self, unlabelled: tuple[ArrayLike, Any]) -> None:
+        """More points, with y = -1: groups that occur only among them count too."""
+        if not isinstance(unlabelled, tuple | list) or len(unlabelled) != 2:
+            raise ValueError(
+                f"unlabelled: found {type(unlabelled).__name__}; "
+                "wanted a pair (scores, groups)"
+            )
+        scores = as_scores(unlabelled[0], "unlabelled scores")
+        if scores.shape[1] != self.scores.shape[1]:
+            raise ValueError(
+                f"unlabelled scores: found {scores.shape[1]} columns; wanted "
+                f"{self.scores.shape[1]}, as for the labelled points"
+            )
+        try:
+            groups = as_groups(unlabelled[1], len(scores))
+        except ValueError as error:
+            raise ValueError(f"unlabelled {error}") from None
+        self.groups = self.groups.joined(groups)
+        self.scores = np.concatenate([self.scores, scores])
+        self.y = np.concatenate([self.y, np.full(len(scores), -1)])
+
+    def _set_pools(self, pool_sizes: Mapping[Any, int]) -> None:
+        """Points per group in the pool; a group that was not drawn from is declared."""
+        try:
+            sizes = dict(pool_sizes)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"pool_sizes: found {type(pool_sizes).__name__}; "
+                "wanted the points of every group, as a dict"
+            ) from None
+        self.groups = self.groups.declare(name for name in sizes if sizes[name] > 0)
+        self.pools = as_pools(sizes, self.groups)
+
+    def _check_needs_no_labels(self, metric: FairnessMetric) -> None:
+        """Unlabelled points, and pools, are for metrics whose cells are the groups."""
+        needs_no_labels = (
+            metric.per_label
+            and not metric.is_predictive
+            and set(metric.conditions) == {Condition.ANY}
+        )
+        has_more = len(self.y) > self.n_labelled
+        for name, is_given in (
+            ("unlabelled", has_more),
+            ("pool_sizes", self.pools is not None),
+        ):
+            if is_given and not needs_no_labels:
+                raise ValueError(
+                    f"{name}: found some for {metric.name}; they are for "
+                    "demographic_parity and disparate_impact, which do not look at the "
+                    "true label"
+                )
+
+    def _grid(self, grid: ArrayLike | None, start: float | None) -> np.ndarray:
         """The finite grid points that are at least q̂, ascending.
 
         The grid itself never looks at the calibration data.
         """
         if grid is None:
             largest = self.scores.max()
-            if largest > 1:
+            if largest > 1 + ROUNDING:
                 raise ValueError(
                     f"grid: found None while scores reach {largest:.4g}; scores above 1 "
                     "with a guarantee need a grid of thresholds that is fixed without "
                     "the calibration data"
                 )
-            grid = np.linspace(0, 1, 10_001)
+            grid = default_grid()
         points = np.unique(as_float_column(grid, "grid").astype(np.float64))
+        if start is not None:
+            points = np.append(points[points < start], start)
         return points[(points >= self.base) & (points < np.inf)]
 
     def _curve(
@@ -359,13 +503,14 @@ class Calibration:
         columns: list[int],
         grid: np.ndarray | None,
         level: float | None,
+        start: float | None,
     ) -> "Curve":
         """The answers of one threshold, which decides on the labels in `columns`."""
-        cells = CellMap.build(metric, labels, columns, self.y, self.groups)
+        cells = CellMap.build(metric, labels, columns, self.y, self.groups, self.pools)
         ordered = self._sort(cells, columns)
-        if grid is None:
+        if grid is None or level is None:
             return first_passing(ordered, cells)
-        return fixed_sequence(ordered, cells, grid, level)
+        return fixed_sequence(ordered, cells, grid, level, from_infinity=start is None)
 
     def _sort(self, cells: CellMap, columns: list[int]) -> SortedScores:
         """The scores above q̂ of these columns, ascending; once if shared."""
@@ -380,6 +525,18 @@ class Calibration:
     @cached_property
     def _places(self) -> Places:
         return Places.of(self.scores)
+
+
+def _as_start(start: float | None) -> float | None:
+    """Where the walk begins; None: at ∞."""
+    if start is None:
+        return None
+    is_number = isinstance(start, int | float | np.number) and not isinstance(start, bool)
+    if not is_number or math.isnan(start):
+        raise ValueError(f"start: found {start!r}; wanted a threshold, or None")
+    if start == math.inf:
+        return None
+    return float(start)
 
 
 @dataclass(frozen=True)
@@ -408,6 +565,7 @@ class Curve:
         losses: np.ndarray,
         passed: np.ndarray,
         passed_hits: np.ndarray,
+        with_infinity: bool = True,
     ) -> "Curve":
         """From the thresholds with a new low of the loss; ∞ is added if it helps."""
         is_true = cells.kinds.is_true.astype(bool)
@@ -415,7 +573,7 @@ class Curve:
         hits = ordered.below[is_true].sum() + passed_hits
         at_infinity = cells.losses_at_infinity(ordered.totals, level)
         last = at_infinity.max(initial=cells.metric.no_loss)
-        if len(losses) == 0 or last < losses[-1]:
+        if with_infinity and (len(losses) == 0 or last < losses[-1]):
             thresholds = np.append(thresholds, np.inf)
             losses = np.append(losses, last)
             in_sets = np.append(in_sets, ordered.totals.sum())
@@ -459,37 +617,62 @@ class Curve:
         """(group, label, n) of the cells with too few points, however covered."""
         cells = self.cells
         sizes = cells.counts(self.ordered.totals).sum(axis=1)
-        n_filters = (
-            len(sizes) // max(len(cells.labels), 1) if cells.metric.per_label else 1
-        )
         found = []
-        for family, group in np.argwhere(sizes < self.points_needed(closeness)):
-            label = cells.labels[family // n_filters] if cells.metric.per_label else None
+        for family, group in np.argwhere(self._is_too_small(sizes, closeness)):
+            label = None
+            if cells.metric.per_label:
+                label = cells.labels[family * len(cells.labels) // len(sizes)]
             found.append((cells.group_names[group], label, int(sizes[family, group])))
         return found
 
-    def points_needed(self, closeness: float) -> int:
-        """Points that a cell needs before any finite λ can pass."""
-        metric = self.cells.metric
-        allowed = closeness + TOLERANCE
-        if metric.is_ratio:
-            allowed = 1 - closeness + TOLERANCE
-        return bisect_left(range(MANY), True, key=lambda n: self._width(n) <= allowed)
+    def _is_too_small(self, sizes: np.ndarray, closeness: float) -> np.ndarray:
+        """Which cells (families, groups) have too few points, however covered."""
+        if self.level is None:
+            return sizes < self.points_needed(closeness)
+        limit = self.cells.metric.closeness(closeness) + TOLERANCE
+        pools = self.cells.pools
+        losses = [self.cells.full_losses(family, self.level, pools) for family in sizes]
+        return np.array(losses).reshape(sizes.shape) > limit
 
-    def _width(self, n: int) -> float:
-        """The narrowest that the interval of a cell with n points can be."""
+    def points_needed(self, closeness: float) -> int:
+        """Points that every cell needs before any finite threshold can pass.
+
+        The test itself is asked, about groups of n points each that are all covered.
+        Where another staircase begins it may reject again: the answer is the size from
+        which on it accepts.
+        """
+        limit = self.cells.metric.closeness(closeness) + TOLERANCE
+
+        def is_enough(n: int) -> bool:
+            return self._least_loss(n) <= limit
+
+        needed = 0
+        while True:
+            enough = max(needed, 1)
+            while enough < MANY and not is_enough(enough):
+                enough *= 2
+            if enough >= MANY:
+                return MANY
+            needed += bisect_left(range(needed, enough), True, key=is_enough)
+            following = next_staircase(needed)
+            if is_enough(following):
+                return needed
+            needed = following
+
+    def _least_loss(self, n: int) -> float:
+        """The smallest loss that cells of n points can have at a finite threshold."""
         metric = self.cells.metric
         if self.level is not None:
-            if len(self.cells.group_names) == 1:
-                return 0.0
-            bounds_per_pair = 4 if metric.is_proxy else 2
-            share = self.level / bounds_per_pair
-            return float(1 - share ** (1 / max(n, 1e-9)))  # all covered, as near ∞
-        if not metric.is_predictive:
-            return 1 / (n + 1)
+            two_groups = np.array([n, n])
+            return float(self.cells.full_losses(two_groups, self.level).max())
+        width = 1 / (n + 1)
+        if metric.is_predictive:
+            width = 1 / max(n, 1e-9)
         if metric.is_proxy:
-            return 1 / max(n, 1e-9) + 1 / (n + 1)
-        return 1 / max(n, 1e-9)
+            width += 1 / (n + 1)
+        if metric.is_ratio:
+            return width - 1
+        return width
 
 
 def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
@@ -500,10 +683,7 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
         return Curve.build(cells, ordered, None, no_losses, no_losses, nothing, nothing)
     metric = cells.metric
     if cells.shape[0] == 0:  # no label needs to be fair
-        at_base = np.array([ordered.base])
-        passed = np.zeros(1, np.int64)
-        no_loss = np.array([metric.no_loss])
-        return Curve.build(cells, ordered, None, at_base, no_loss, passed, passed)
+        return nothing_to_compare(ordered, cells, None)
     _, sweep = _sweep.compiled()
     covered = cells.counts(ordered.below)
     sizes = cells.counts(ordered.totals)
@@ -546,29 +726,54 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
     return Curve.build(cells, ordered, None, thresholds, all_lows, all_passed, all_hits)
 
 
-def fixed_sequence(
-    ordered: SortedScores, cells: CellMap, grid: np.ndarray, level: float | None
+def nothing_to_compare(
+    ordered: SortedScores, cells: CellMap, level: float | None
 ) -> Curve:
-    """The test that keeps its promise: walk down from ∞ and stop at the first rejection.
+    """No label needs to be fair, or there are no two groups: q̂ serves every closeness."""
+    at_base = np.array([ordered.base])
+    passed = np.zeros(1, np.int64)
+    no_loss = np.array([cells.metric.no_loss])
+    return Curve.build(cells, ordered, level, at_base, no_loss, passed, passed)
+
+
+def fixed_sequence(
+    ordered: SortedScores,
+    cells: CellMap,
+    grid: np.ndarray,
+    level: float,
+    from_infinity: bool = True,
+) -> Curve:
+    """The test that keeps its promise: walk down and stop at the first rejection.
 
     A grid point is reached for c only if it and all above it have a loss within c, that
-    is, if the running maximum of the losses from the top is; that maximum is the
-    curve's loss.
+    is, if the running maximum of the losses from the top is; that maximum is the curve's
+    loss. The walk begins at ∞, or else at the largest grid point.
     """
     metric = cells.metric
+    has_pairs = cells.shape[0] > 0 and len(cells.group_names) > 1
+    if not has_pairs and math.isfinite(ordered.base):
+        return nothing_to_compare(ordered, cells, level)
     passed = ordered.passed(grid)
-    losses = np.empty(len(grid) + 1)
+    losses = np.empty(len(grid))
     for some, covered in ordered.covered(passed):
         of_labels = cells.losses(covered, ordered.totals, level)
         losses[some] = of_labels.max(axis=-1, initial=metric.no_loss)
-    at_infinity = cells.losses_at_infinity(ordered.totals, level)
-    losses[-1] = at_infinity.max(initial=metric.no_loss)
-    worst_above = np.maximum.accumulate(losses[::-1])[:0:-1]
+    highest = metric.no_loss
+    if from_infinity:
+        at_infinity = cells.losses_at_infinity(ordered.totals, level)
+        highest = at_infinity.max(initial=metric.no_loss)
+    worst_above = np.maximum(np.maximum.accumulate(losses[::-1])[::-1], highest)
     new = np.flatnonzero(np.diff(worst_above, prepend=np.inf) < 0)
-    kinds = (ordered.order & ordered.order.dtype.type(2**ordered.shift - 1)).astype(int)
-    hits = np.concatenate([[0], np.cumsum(cells.kinds.is_true[kinds])])
+    hits = ordered.hits(cells.kinds.is_true, passed[new])
     return Curve.build(
-        cells, ordered, level, grid[new], worst_above[new], passed[new], hits[passed[new]]
+        cells,
+        ordered,
+        level,
+        grid[new],
+        worst_above[new],
+        passed[new],
+        hits,
+        with_infinity=from_infinity or metric.quantity != Quantity.PPV,
     )
 
 
@@ -581,7 +786,9 @@ class Search:
     guarantee: str
     group_names: list[Any]
     base: float
-    shape: tuple[int, int]  # points, labels
+    n_points: int
+    n_labelled: int
+    n_classes: int
     classwise: bool
     others_in_sets: int  # for the labels that keep q̂: pairs (point, label) in the sets,
     others_hits: int  # and true labels covered
@@ -592,8 +799,8 @@ class Search:
             closeness = self.metric.default_closeness
         closeness = as_fraction(closeness, "closeness", include_one=True)
         limit = self.metric.closeness(closeness)
-        threshold = np.full(self.shape[1], self.base)
-        bound = np.full(self.shape[1], np.nan)
+        threshold = np.full(self.n_classes, self.base)
+        bound = np.full(self.n_classes, np.nan)
         blocking_cells = []
         feasible = True
         satisfied = True
@@ -651,6 +858,6 @@ class Search:
             columns["label"] = np.concatenate([*labels, np.empty(0, np.int64)])
         columns["closeness"] = self.metric.closeness(all_losses)
         columns["threshold"] = np.concatenate([*thresholds, np.empty(0)])
-        columns["mean_set_size"] = in_sets / self.shape[0]
-        columns["coverage"] = hits / self.shape[0]
+        columns["mean_set_size"] = in_sets / self.n_points
+        columns["coverage"] = hits / self.n_labelled
         return pd.DataFrame(columns)

@@ -97,6 +97,18 @@ class Groups:
         """The names of some groups."""
         return [self.names[place] for place in np.flatnonzero(is_chosen)]
 
+    def declare(self, names: Iterable[Any]) -> "Groups":
+        """With these names too; those that are new come last, without points."""
+        every = list(dict.fromkeys([*self.names, *names]))
+        return Groups(self.codes, every)
+
+    def joined(self, others: "Groups") -> "Groups":
+        """These points followed by others."""
+        groups = self.declare(others.names)
+        place = {name: code for code, name in enumerate(groups.names)}
+        codes = np.array([place[name] for name in others.names], np.intp)[others.codes]
+        return Groups(np.concatenate([self.codes, codes]), groups.names)
+
 
 def as_groups(values: Any, n: int) -> Groups:
     """Groups from one column of hashable values, or from several columns.
@@ -241,3 +253,21 @@ def _codes_and_names(column: Any, name: str) -> tuple[np.ndarray, list[Any]]:
     except TypeError as error:
         raise ValueError(f"{name}: {error}; wanted values that can be hashed") from None
     return codes, found.tolist()
+
+
+def as_pools(sizes: Mapping[Any, int], groups: Groups) -> np.ndarray:
+    """Points of every group in the pool that the points were drawn from."""
+    pools = []
+    for name, n in zip(groups.names, groups.counts, strict=True):
+        if name not in sizes:
+            raise ValueError(
+                f"pool_sizes: found none for group {name!r}; wanted every group's"
+            )
+        size = sizes[name]
+        if isinstance(size, bool) or size != int(size) or size < n:
+            raise ValueError(
+                f"pool_sizes: found {size} for group {name!r}; wanted a whole number of "
+                f"points, at least the {n} that were drawn"
+            )
+        pools.append(int(size))
+    return np.array(pools)

@@ -1,5 +1,6 @@
 """Fairness metrics: which points form a cell, and how cells are compared."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cfhelpers._checks import one_of
+from cfhelpers._checks import as_fraction, one_of
+
+LOW_RATIO = 0.5  # a ratio this small is hardly what anyone allows
 
 Filter = Callable[[np.ndarray, Any, Any, int], Any]
 
@@ -147,6 +150,23 @@ class FairnessMetric:
         if self.is_ratio:
             return 0.8
         return 0.1
+
+    def allowed(self, closeness: float | None, stacklevel: int = 3) -> float:
+        """The closeness that is asked for, checked; None: the default.
+
+        A ratio far below the four-fifths rule is warned about.
+        """
+        if closeness is None:
+            return self.default_closeness
+        value = as_fraction(closeness, "closeness", include_one=True)
+        if self.is_ratio and value < LOW_RATIO:
+            warnings.warn(
+                f"closeness: found {value:g} for {self.name}, a ratio: one group's share "
+                f"may then be {value:g} of another's; the four-fifths rule asks for 0.8",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+        return value
 
     @property
     def no_loss(self) -> float:

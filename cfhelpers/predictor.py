@@ -23,7 +23,6 @@ from cfhelpers import __version__, conformal, control, scores
 from cfhelpers._checks import (
     as_array,
     as_flag,
-    as_fraction,
     as_pandas,
     as_probabilities,
     one_of,
@@ -181,7 +180,12 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         self.grid = grid
 
     def fit(
-        self, X: Any, y: ArrayLike, groups: Any = None, ids: ArrayLike | None = None
+        self,
+        X: Any,
+        y: ArrayLike,
+        groups: Any = None,
+        ids: ArrayLike | None = None,
+        unlabelled: tuple[Any, ...] | None = None,
     ) -> "FairConformalClassifier":
         """Find the thresholds on calibration data that did not train the estimator.
 
@@ -193,6 +197,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             Unused categories of a categorical column are declared groups.
         ids : (n,), optional
             Who each row is. Given here, they must be given to `predict_set` too.
+        unlabelled : (X, groups), or (X, groups, ids) where ids are given, optional
+            More people from the same population, for demographic parity and disparate
+            impact, which need no labels. They are not among the calibration points.
 
         Returns
         -------
@@ -212,10 +219,16 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         self.has_ids_ = ids is not None
         labels = self._codes_of(y, "y")
         table = self._scores(X, probs, ids)
+        people = as_groups(groups, len(probs))
+        more = None
+        if unlabelled is not None:
+            more = self._unlabelled(unlabelled, ids)
+            people = people.declare(more[1].names)
+            more = (more[0], Groups(np.empty(0, np.intp), people.names).joined(more[1]))
         task = _Task(
             table,
             labels,
-            as_groups(groups, len(probs)),
+            people,
             get_metric(self.metric),
             self.closeness,
             {
@@ -226,11 +239,39 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
                 "delta": self.delta,
                 "grid": self._grid(),
             },
+            more,
         )
         regrouped, pooled, left_out = task.regroup(self.small_groups)
         self._remember(regrouped, pooled, left_out)
         self._warn(task, regrouped)
         return self
+
+    def _unlabelled(
+        self, unlabelled: tuple[Any, ...], ids: ArrayLike | None
+    ) -> tuple[np.ndarray, Groups]:
+        """Scores and groups of the people without a label."""
+        wanted = "(X, groups)" if ids is None else "(X, groups, ids)"
+        n_wanted = 2 if ids is None else 3
+        if not isinstance(unlabelled, tuple | list) or len(unlabelled) != n_wanted:
+            raise ValueError(
+                f"unlabelled: found {type(unlabelled).__name__}; wanted {wanted}"
+            )
+        probs = self._probabilities(unlabelled[0])
+        own_ids = None
+        if ids is not None:
+            own_ids = _checked_ids(unlabelled[2], len(probs))
+            known = scores.person_u(ids, self.seed_)
+            is_known = np.isin(scores.person_u(own_ids, self.seed_), known)
+            if is_known.any():
+                raise ValueError(
+                    f"unlabelled: row {is_known.argmax()} has the id of a calibration "
+                    "point; wanted other people, so that each counts once"
+                )
+        try:
+            groups = as_groups(unlabelled[1], len(probs))
+        except ValueError as error:
+            raise ValueError(f"unlabelled {error}") from None
+        return self._scores(unlabelled[0], probs, own_ids), groups
 
     def predict_set(self, X: Any, ids: ArrayLike | None = None) -> np.ndarray:
         """The prediction sets of new people; no groups are needed.
@@ -387,17 +428,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         as_flag(self.randomized, "randomized")
         one_of(self.small_groups, "small_groups", SMALL_GROUPS)
         _score_parts(self.conformity_score)
-        if self.closeness is None:
-            return
-        closeness = as_fraction(self.closeness, "closeness", include_one=True)
-        if metric.is_ratio and closeness < 0.5:
-            warnings.warn(
-                f"closeness: found {closeness:g} for {metric.name}, a ratio: one group's "
-                f"share may then be {closeness:g} of another's; the four-fifths rule "
-                "asks for 0.8",
-                UserWarning,
-                stacklevel=3,
-            )
+        metric.allowed(self.closeness, stacklevel=4)
 
     def _takes(self) -> str:
         """What stands for X."""
@@ -536,7 +567,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         is_needed = self.guarantee != Guarantee.NONE and name == "raps"
         if self.grid is not None or not is_needed:
             return self.grid
-        return np.linspace(0, scores.raps_maximum(len(self.classes_), **options), 10_001)
+        return control.default_grid(scores.raps_maximum(len(self.classes_), **options))
 
     def _remember(self, task: "_Task", pooled: list[Any], left_out: list[Any]) -> None:
         """Set what was found, in the user's own names."""
@@ -612,32 +643,22 @@ class _Task:
     metric: FairnessMetric
     closeness: float | None
     options: dict[str, Any]
+    unlabelled: tuple[np.ndarray, Groups] | None = None
     is_kept: np.ndarray | None = None  # the points of the groups; None: all points
 
     def find(self) -> FairThreshold:
         """The answer. Points of groups that are left out count for q̂ alone."""
-        if self.is_kept is None:
-            return control.find_threshold(
-                self.scores,
-                self.labels,
-                self.groups,
-                self.metric,
-                self.closeness,
-                **self.options,
-            )
-        options = dict(self.options)
-        alpha = options.pop("alpha")
-        calibration = control.Calibration(
-            self.scores[self.is_kept],
-            self.labels[self.is_kept],
+        kept = slice(None) if self.is_kept is None else self.is_kept
+        found = control.search(
+            self.scores[kept],
+            self.labels[kept],
             self.groups,
-            alpha=alpha,
-            positive_labels=options.pop("positive_labels"),
-            share=False,
+            self.metric,
+            unlabelled=self.unlabelled,
+            base_scores=self.scores[np.arange(len(self.labels)), self.labels],
+            **self.options,
         )
-        true_scores = self.scores[np.arange(len(self.labels)), self.labels]
-        calibration.base = conformal.conformal_quantile(true_scores, alpha)
-        return calibration.search(self.metric, **options).find(self.closeness)
+        return found.find(self.closeness)
 
     def small_groups(self) -> list[Any]:
         """Groups with a cell that has fewer points than any finite threshold needs.
@@ -645,7 +666,12 @@ class _Task:
         Sizes alone decide: every score is 0 here, so that all points are covered.
         """
         options = {**self.options, "grid": None}
-        sizes_only = replace(self, scores=np.zeros(self.scores.shape), options=options)
+        more = self.unlabelled
+        if more is not None:
+            more = (np.zeros(more[0].shape), more[1])
+        sizes_only = replace(
+            self, scores=np.zeros(self.scores.shape), options=options, unlabelled=more
+        )
         blocking = {cell[0] for cell in sizes_only.find().blocking_cells}
         return [name for name in self.groups.names if name in blocking]
 
@@ -659,11 +685,19 @@ class _Task:
         small = self.small_groups()
         if len(small) == len(self.groups):
             return self, [], []
+        more = self.unlabelled
         if rule == "pool" and len(small) > 1:
-            return replace(self, groups=self.groups.pool(small)), small, []
+            if more is not None:
+                more = (more[0], more[1].pool(small))
+            pooled = replace(self, groups=self.groups.pool(small), unlabelled=more)
+            return pooled, small, []
         if rule == "leave out" and small:
+            if more is not None:
+                others, is_other = more[1].leave_out(small)
+                more = (more[0][is_other], others)
             groups, is_kept = self.groups.leave_out(small)
-            return replace(self, groups=groups, is_kept=is_kept), [], small
+            kept = replace(self, groups=groups, is_kept=is_kept, unlabelled=more)
+            return kept, [], small
         return self, [], []
 
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
+import oracle_staircase
 from scipy.special import betaincinv
 
 TOLERANCE = 1e-12
@@ -142,28 +143,65 @@ def ppv_interval(scores, y, members, label, thresholds, level, proxy):
 def unfairness(metric, scores, y, g, label, thresholds, level=None):
     """Gap (ratio: its negative) between groups at each threshold for one label.
 
-    The worst of the metric's filters.
+    The worst of the metric's filters. level None: the paper's rule; else the level of the
+    sharpest test that is valid.
     """
     thresholds = np.asarray(thresholds, dtype=np.float64)
     column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
+    names = sorted(set(g.tolist()))
+    if level is not None and len(names) == 1:  # there is no pair to compare
+        return np.full(len(thresholds), -1.0 if metric.ratio else 0.0)
     worst = np.full(len(thresholds), -np.inf)
     for keep in metric.filters:
-        cells = [keep(y, g, a, label) for a in sorted(set(g.tolist()))]
-        if metric.name in PREDICTIVE:
-            proxy = metric.name.endswith("proxy")
-            ends = [
-                ppv_interval(column, y, cell, label, thresholds, level, proxy)
-                for cell in cells
-            ]
+        cells = [keep(y, g, a, label) for a in names]
+        if level is None or needs_bounds(metric, cells, level):
+            values = loss_of_intervals(metric, column, y, label, cells, thresholds, level)
         else:
-            ends = [coverage_interval(column, cell, thresholds, level) for cell in cells]
-        for a, (_, high) in enumerate(ends):
-            for b, (low, _) in enumerate(ends):
-                if level is None or a != b:
-                    worst = np.maximum(worst, -low / high if metric.ratio else high - low)
-    if np.isneginf(worst).all():  # a guarantee with a single group has no pair to compare
-        worst = np.full(len(thresholds), -1.0 if metric.ratio else 0.0)
+            values = loss_of_staircase(metric, column, y, label, cells, thresholds, level)
+        worst = np.maximum(worst, values)
     return worst
+
+
+def needs_bounds(metric, cells, level):
+    """Whether the counts of two groups are dependent, or the level is too large."""
+    overlap = np.sum(cells, axis=0).max() > 1
+    return metric.name == "predictive_parity_proxy" or overlap or level > 0.5
+
+
+def loss_of_intervals(metric, column, y, label, cells, thresholds, level):
+    """By an interval for each group, the worst of all pairs."""
+    if metric.name in PREDICTIVE:
+        proxy = metric.name.endswith("proxy")
+        ends = [
+            ppv_interval(column, y, cell, label, thresholds, level, proxy)
+            for cell in cells
+        ]
+    else:
+        ends = [coverage_interval(column, cell, thresholds, level) for cell in cells]
+    worst = np.full(len(thresholds), -np.inf)
+    for a, (_, high) in enumerate(ends):
+        for b, (low, _) in enumerate(ends):
+            if level is None or a != b:
+                worst = np.maximum(worst, -low / high if metric.ratio else high - low)
+    return worst
+
+
+def loss_of_staircase(metric, column, y, label, cells, thresholds, level):
+    """By the staircase test, one threshold after the other."""
+    losses = []
+    for threshold in thresholds:
+        in_set = column <= threshold
+        if metric.name == "predictive_parity":
+            sizes = [int((cell & in_set).sum()) for cell in cells]
+            hits = [int((cell & in_set & (y == label)).sum()) for cell in cells]
+        elif math.isinf(threshold):
+            losses.append(-1.0 if metric.ratio else 0.0)
+            continue
+        else:
+            sizes = [int(cell.sum()) for cell in cells]
+            hits = [int((cell & in_set).sum()) for cell in cells]
+        losses.append(oracle_staircase.loss(hits, sizes, level, metric.ratio))
+    return np.array(losses)
 
 
 def first_passing(thresholds, values, limit):
@@ -189,8 +227,11 @@ def last_accepted(thresholds, values, limit, base):
     return best, satisfied
 
 
-def even_grid():
-    return np.linspace(0, 1, 10_001)
+def default_grid():
+    """601 even points, and 401 that crowd towards 1."""
+    even = [i / 600 for i in range(601)]
+    crowded = [1 - 10 ** (-5 + 4.5 * i / 400) for i in range(401)]
+    return even + crowded
 
 
 def search(
@@ -220,9 +261,11 @@ def search(
     bound = np.full(n_classes, np.nan)
     satisfied, feasible, reach = True, True, -math.inf
     for part in parts:
-        if guarantee:
+        if guarantee and len(set(g.tolist())) == 1:
+            candidates = np.array(sorted({base, math.inf}))
+        elif guarantee:
             candidates = np.array(
-                sorted({*map(float, even_grid() if grid is None else grid), math.inf})
+                sorted({*map(float, default_grid() if grid is None else grid), math.inf})
             )
         else:
             column = true_scores if overall else scores[:, part].ravel()
@@ -255,26 +298,47 @@ def search(
 
 
 def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
-    """Cells (group, label, n) that even full coverage leaves too uncertain.
+    """Cells (group, label, n) that even full coverage of all leaves too uncertain.
 
     delta is the level of one label's test.
     """
-    if delta is not None and len(set(g.tolist())) == 1:
+    names = sorted(set(g.tolist()))
+    if delta is not None and len(names) == 1:
         return []
+    limit = metric.sign * closeness + TOLERANCE
     found = []
     for label in [None] if metric.name == OVERALL else sorted(positive_labels):
         for keep in metric.filters:
-            for a in sorted(set(g.tolist())):
-                n = int(keep(y, g, a, label).sum())
-                low = (
-                    n / (n + 1) if delta is None else clopper_pearson(n, delta / 2)[0][n]
-                )
-                if (
-                    metric.sign * (low if metric.ratio else 1 - low)
-                    > metric.sign * closeness + TOLERANCE
-                ):
-                    found.append((a, label, n))
+            cells = [keep(y, g, a, label) for a in names]
+            sizes = [int(cell.sum()) for cell in cells]
+            for b, n in enumerate(sizes):
+                others = [size for a, size in enumerate(sizes) if a != b and size > 0]
+                if delta is None:
+                    loss = full_loss_of_interval(metric, n / (n + 1))
+                elif needs_bounds(metric, cells, delta):
+                    loss = full_loss_of_interval(
+                        metric, clopper_pearson(n, delta / 2)[0][n]
+                    )
+                elif n == 0:
+                    loss = 0.0 if metric.ratio else 1.0
+                else:
+                    loss = full_loss_of_staircase(metric, others, n, delta)
+                if loss > limit:
+                    found.append((names[b], label, n))
     return found
+
+
+def full_loss_of_interval(metric, low):
+    return -low if metric.ratio else 1 - low
+
+
+def full_loss_of_staircase(metric, others, n, delta):
+    """The worst loss against another group, with every point of both covered."""
+    losses = [
+        oracle_staircase.pair_loss(size, size, n, n, delta, metric.ratio)
+        for size in others
+    ]
+    return max(losses, default=-math.inf)
 
 
 def group_coverages(sets, y, g, metric, label):

@@ -133,6 +133,7 @@ def lower(k, n, level):
     return float(betaincinv(k, n - k + 1, level))
 
 
+@cache
 def pair_loss(k_a, n_a, k_b, n_b, delta, is_ratio, rounded=True):
     """The loss of one ordered pair: how far p_a may be above p_b."""
     if n_a == 0 or n_b == 0:

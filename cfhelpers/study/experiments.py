@@ -21,7 +21,13 @@ from cfhelpers import paths
 from cfhelpers._cache import cached_frame, fingerprint
 from cfhelpers._checks import as_positive_labels
 from cfhelpers.cells import SortedCells
-from cfhelpers.control import GUARANTEES, TOLERANCE, Calibration, FairThreshold
+from cfhelpers.control import (
+    GUARANTEES,
+    TOLERANCE,
+    Calibration,
+    FairThreshold,
+    default_grid,
+)
 from cfhelpers.datasets import Dataset, acs, load_dataset, pokec
 from cfhelpers.groups import as_groups
 from cfhelpers.metrics import get_metric
@@ -246,7 +252,7 @@ def threshold_grid(scored: scoring.ScoredSplit) -> np.ndarray:
     largest = 1.0
     if scored.score == "raps":
         largest = raps_maximum(scored.scores.shape[1], **scored.chosen)
-    return np.linspace(0, largest, 10_001)
+    return default_grid(largest)
 
 
 def is_beyond(metric: str, disparity: float, c: float) -> bool:
