@@ -116,6 +116,7 @@ class CellMap:
     moves: np.ndarray  # (moves, 3): family, part, group
     shape: tuple[int, int, int]  # families, parts, groups
     pools: np.ndarray | None  # points per group in the pool that they were drawn from
+    is_dependent: bool  # whether the counts of two groups may depend on each other
 
     @classmethod
     def build(
@@ -126,6 +127,7 @@ class CellMap:
         y: np.ndarray,
         groups: Groups,
         pools: np.ndarray | None = None,
+        is_dependent: bool = False,
     ) -> "CellMap":
         if metric.is_built_in:
             kinds = Kinds.by_group(y, groups, columns)
@@ -149,15 +151,8 @@ class CellMap:
             moves=moves,
             shape=(n_families, n_parts, len(groups)),
             pools=pools,
+            is_dependent=is_dependent or _is_overlapping(metric, kind_of_move, moves),
         )
-
-    @property
-    def is_overlapping(self) -> bool:
-        """Whether a point lies in the cells of two groups, as own filters allow."""
-        if self.metric.is_built_in:
-            return False
-        in_family = np.stack([self.kind_of_move, self.moves[:, 0]])
-        return np.unique(in_family, axis=1).shape[1] < in_family.shape[1]
 
     @property
     def first_move(self) -> np.ndarray:
@@ -204,7 +199,7 @@ class CellMap:
         if level is None:
             return shares.rank_losses().max(axis=-1)
         shares = replace(shares, pools=self.pools)
-        return shares.test_losses(level, self.is_overlapping).max(axis=-1)
+        return shares.test_losses(level, self.is_dependent).max(axis=-1)
 
     def full_losses(
         self, sizes: np.ndarray, level: float, pools: np.ndarray | None = None
@@ -213,7 +208,7 @@ class CellMap:
         metric = self.metric
         if len(sizes) == 1:
             return np.array([metric.no_loss])
-        if metric.is_proxy or self.is_overlapping or level > LARGEST_LEVEL:
+        if metric.is_proxy or self.is_dependent or level > LARGEST_LEVEL:
             bounds_per_pair = 4 if metric.is_proxy else 2
             lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
             return metric.loss(1.0, lower)
@@ -229,6 +224,16 @@ class CellMap:
         sizes = self.counts(totals)
         lower, upper = _sweep.rank_interval(sizes[:, 0], sizes.sum(axis=1))
         return upper.max(axis=1) - lower.min(axis=1)
+
+
+def _is_overlapping(
+    metric: FairnessMetric, kind_of_move: np.ndarray, moves: np.ndarray
+) -> bool:
+    """Whether a point lies in the cells of two groups, as filters of one's own allow."""
+    if metric.is_built_in:
+        return False
+    in_family = np.stack([kind_of_move, moves[:, 0]])
+    return np.unique(in_family, axis=1).shape[1] < in_family.shape[1]
 
 
 def _moves_by_group(

@@ -280,13 +280,13 @@ class Shares:
         lower, upper = self.rank_bounds()
         return self.metric.loss(upper.max(axis=-1), lower.min(axis=-1))
 
-    def test_losses(self, level: float, is_overlapping: bool = False) -> np.ndarray:
+    def test_losses(self, level: float, is_dependent: bool = False) -> np.ndarray:
         """The loss that a test at this level allows for, between two different groups.
 
         By the sharpest test that is valid: the staircase needs counts that are
-        independent between groups. The proxy's and those of overlapping cells are not.
+        independent between groups. The proxy's, or those of overlapping cells, are not.
         """
-        needs_bounds = self.metric.is_proxy or is_overlapping or level > LARGEST_LEVEL
+        needs_bounds = self.metric.is_proxy or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
             return self.confidence_losses(level)
         return staircase_losses(

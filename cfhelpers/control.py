@@ -49,6 +49,13 @@ class Guarantee(StrEnum):
 GUARANTEES = tuple(Guarantee)
 
 
+class PairTest(StrEnum):
+    """How the guarantee compares two groups."""
+
+    STAIRCASE = "staircase"
+    BOUNDS = "bounds"
+
+
 @dataclass(frozen=True)
 class FairThreshold:
     """What a search found. `str()` says it in words.
@@ -133,6 +140,7 @@ def find_threshold(
     delta: float = 0.1,
     grid: ArrayLike | None = None,
     start: float | None = None,
+    test: str = "staircase",
     unlabelled: tuple[ArrayLike, Any] | None = None,
     pool_sizes: Mapping[Any, int] | None = None,
     base_scores: ArrayLike | None = None,
@@ -171,6 +179,11 @@ def find_threshold(
         Where the walk begins, fixed beforehand; by default at ∞. Predictive parity needs
         it when the groups' priors differ by more than `closeness`: from ∞ the walk is
         then over at once.
+    test : "staircase" or "bounds"
+        For the guarantee. "bounds" has two bounds at half of `delta` each, for points
+        that are not drawn independently: nodes of one graph whose `pool_sizes` are not
+        known, or that were split within labels. The staircase is sharper; where it is not
+        valid (the proxy, overlapping filters) bounds are used in any case.
     unlabelled : (scores, groups), optional
         More points of the same population for demographic parity and disparate impact,
         which need no labels. q̂ still comes from the labelled points.
@@ -221,6 +234,7 @@ def find_threshold(
         delta=as_fraction(delta, "delta") / len(values),
         grid=grid,
         start=start,
+        test=test,
         unlabelled=unlabelled,
         pool_sizes=pool_sizes,
         base_scores=base_scores,
@@ -245,8 +259,8 @@ def frontier(
     scores, y, groups, metric
         As in `find_threshold`.
     **options
-        alpha, classwise, positive_labels, guarantee, delta, grid, start, unlabelled,
-        pool_sizes and base_scores, as in `find_threshold`.
+        alpha, classwise, positive_labels, guarantee, delta, grid, start, test,
+        unlabelled, pool_sizes and base_scores, as in `find_threshold`.
 
     Returns
     -------
@@ -288,6 +302,7 @@ def search(
     delta: float = 0.1,
     grid: ArrayLike | None = None,
     start: float | None = None,
+    test: str = "staircase",
     unlabelled: tuple[ArrayLike, Any] | None = None,
     pool_sizes: Mapping[Any, int] | None = None,
     base_scores: ArrayLike | None = None,
@@ -314,6 +329,7 @@ def search(
         delta=delta,
         grid=grid,
         start=start,
+        test=test,
     )
 
 
@@ -384,6 +400,7 @@ class Calibration:
         delta: float = 0.1,
         grid: ArrayLike | None = None,
         start: float | None = None,
+        test: str = "staircase",
     ) -> "Search":
         """Everything about one metric: ask it for a closeness, or the frontier."""
         metric = get_metric(metric)
@@ -391,6 +408,7 @@ class Calibration:
         delta = as_fraction(delta, "delta")
         guarantee = one_of(guarantee, "guarantee", GUARANTEES)
         start = _as_start(start)
+        is_dependent = one_of(test, "test", tuple(PairTest)) == PairTest.BOUNDS
         n_classes = self.scores.shape[1]
         classwise = as_flag(classwise, "classwise") and metric.per_label
         level = None
@@ -402,13 +420,13 @@ class Calibration:
         if classwise:
             others = [label for label in range(n_classes) if label not in self.labels]
             for label in self.labels:
-                curves.append(self._curve(metric, [label], [label], points, level, start))
+                cells = self._cells(metric, [label], [label], is_dependent)
+                curves.append(self._curve(cells, points, level, start))
         else:
             others = []
             every_label = list(range(n_classes))
-            curves.append(
-                self._curve(metric, self.labels, every_label, points, level, start)
-            )
+            cells = self._cells(metric, self.labels, every_label, is_dependent)
+            curves.append(self._curve(cells, points, level, start))
         in_sets = self.scores[:, others] <= self.base
         is_hit = in_sets & (self.y[:, None] == np.asarray(others, np.int64))
         return Search(
@@ -496,28 +514,37 @@ class Calibration:
             points = np.append(points[points < start], start)
         return points[(points >= self.base) & (points < np.inf)]
 
-    def _curve(
+    def _cells(
         self,
         metric: FairnessMetric,
         labels: list[int],
         columns: list[int],
+        is_dependent: bool,
+    ) -> CellMap:
+        """What one threshold is judged by, which decides on the labels in `columns`."""
+        return CellMap.build(
+            metric, labels, columns, self.y, self.groups, self.pools, is_dependent
+        )
+
+    def _curve(
+        self,
+        cells: CellMap,
         grid: np.ndarray | None,
         level: float | None,
         start: float | None,
     ) -> "Curve":
-        """The answers of one threshold, which decides on the labels in `columns`."""
-        cells = CellMap.build(metric, labels, columns, self.y, self.groups, self.pools)
-        ordered = self._sort(cells, columns)
+        """The answers of one threshold."""
+        ordered = self._sort(cells)
         if grid is None or level is None:
             return first_passing(ordered, cells)
         return fixed_sequence(ordered, cells, grid, level, from_infinity=start is None)
 
-    def _sort(self, cells: CellMap, columns: list[int]) -> SortedScores:
-        """The scores above q̂ of these columns, ascending; once if shared."""
-        key = tuple(columns)
+    def _sort(self, cells: CellMap) -> SortedScores:
+        """The scores above q̂ of the cells' columns, ascending; once if shared."""
+        key = tuple(cells.columns)
         if self.share and cells.metric.is_built_in and key in self._sorted:
             return self._sorted[key]
-        ordered = sort_scores(self._places, self.base, columns, cells.kinds)
+        ordered = sort_scores(self._places, self.base, cells.columns, cells.kinds)
         if self.share and cells.metric.is_built_in:
             self._sorted[key] = ordered
         return ordered

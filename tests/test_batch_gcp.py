@@ -240,7 +240,7 @@ def test_a_run_reports_what_its_sets_give_on_the_test_rows_of_the_split(scored, 
                 row["c"],
                 classwise=True,
                 guarantee={"cf": "none", "cf_guarantee": "fixed-sequence"}[row["arm"]],
-                grid=np.linspace(0, 1, 10_001),
+                grid=control.default_grid(),
             ).threshold
             found = prediction_sets(parts.scores[parts.test], threshold)
         covered = found[np.arange(len(y)), y]

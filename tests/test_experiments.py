@@ -56,17 +56,18 @@ def test_each_row_is_what_a_search_and_a_measurement_by_hand_give(data, base, sc
         and not rows.duplicated(["metric", "classwise", "guarantee", "c"]).any()
     )
     cal, test = scored.calibration, scored.test
-    grid = np.linspace(0, max(1, scored.scores.max()), 10_001)
+    grid = control.default_grid()
+    test_by = "bounds" if score == "daps" else "staircase"
     for row in rows[:: 1 if score == "aps" else 5].itertuples():
         guaranteed = row.guarantee != "none"
         if score == "raps":
-            grid = np.linspace(
-                0, 1 + scored.chosen["penalty"] * (3 - scored.chosen["k_reg"]), 10_001
+            grid = control.default_grid(
+                1 + scored.chosen["penalty"] * (3 - scored.chosen["k_reg"])
             )
         found = control.find_threshold(
             scored.scores[cal], data.y[cal], data.groups[cal], row.metric, row.c,
             classwise=row.classwise, guarantee=row.guarantee,
-            grid=grid if guaranteed else None,
+            grid=grid if guaranteed else None, test=test_by,
         )  # fmt: skip
         sets = conformal.prediction_sets(scored.scores[test], found.threshold)
         assert (

@@ -350,3 +350,14 @@ def test_the_classifier_refuses_unlabelled_people_where_labels_count():
     fair = FairConformalClassifier(metric="equal_opportunity")
     with pytest.raises(ValueError, match="unlabelled: found some for equal_opportunity"):
         fair.fit(probs, y, groups, unlabelled=(probs, groups))
+
+
+def test_two_bounds_are_for_points_that_are_not_independent():
+    """A wider bound, as one that gives half of delta to each of two bounds."""
+    asked = (*people(2000, 10), "demographic_parity", 0.3)
+    sharp = find_threshold(*asked, **PROMISED)
+    wide = find_threshold(*asked, test="bounds", **PROMISED)
+    assert wide.points_needed > sharp.points_needed
+    assert wide.bound[1] > sharp.bound[1]
+    with pytest.raises(ValueError, match="test: found 'exact'"):
+        find_threshold(*asked, test="exact", **PROMISED)

@@ -233,7 +233,8 @@ def run(
     bar_name = f"BatchGCP, {dataset.name}"
     for split in tqdm(range(splits), bar_name, disable=not progress, leave=False):
         scored = score_split(dataset, base.probs, base.parts, SCORE, split, alpha=alpha)
-        for outcome in _outcomes(dataset, scored, closeness, alpha, delta):
+        test = experiments.test_of(base.model, SCORE)
+        for outcome in _outcomes(dataset, scored, closeness, alpha, delta, test):
             rows += _outcome_rows(outcome, split)
     facts = experiments.run_facts(dataset, base, profile)
     return pd.DataFrame(rows).assign(**facts, score=SCORE)
@@ -245,6 +246,7 @@ def _outcomes(
     closeness: Sequence[float],
     alpha: float,
     delta: float,
+    test: str,
 ) -> Iterator[ArmOutcome]:
     """Every arm on one split."""
     calibration = experiments.calibrate(dataset, scored, alpha)
@@ -262,7 +264,12 @@ def _outcomes(
     for metric in COMPARED:
         for guarantee, arm in CF_ARMS.items():
             search = calibration.search(
-                metric, classwise=True, guarantee=guarantee, delta=delta, grid=grid
+                metric,
+                classwise=True,
+                guarantee=guarantee,
+                delta=delta,
+                grid=grid,
+                test=test,
             )
             for c in experiments.asked_closeness(metric, closeness):
                 threshold = search.find(c).threshold

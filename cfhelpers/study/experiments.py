@@ -26,6 +26,7 @@ from cfhelpers.control import (
     TOLERANCE,
     Calibration,
     FairThreshold,
+    PairTest,
     default_grid,
 )
 from cfhelpers.datasets import Dataset, acs, load_dataset, pokec
@@ -63,6 +64,8 @@ GRID_METRICS = (
     "predictive_parity_proxy",
     "disparate_impact",
 )
+GRAPH_MODELS = ("gcn", "sage", "gat")
+GRAPH_SCORES = ("daps", "cfgnn")
 KEYS = [
     "dataset",
     "attribute",
@@ -239,7 +242,7 @@ def asked_closeness(metric: str, closeness: Sequence[float]) -> Sequence[float]:
 
 
 def threshold_grid(scored: scoring.ScoredSplit) -> np.ndarray:
-    """The grid of thresholds for the guarantee: even, up to the score's largest value.
+    """The grid of thresholds for the guarantee, up to the score's largest value.
 
     Parameters
     ----------
@@ -247,12 +250,33 @@ def threshold_grid(scored: scoring.ScoredSplit) -> np.ndarray:
 
     Returns
     -------
-    float64 (10001,)
+    float64 (m,)
     """
     largest = 1.0
     if scored.score == "raps":
         largest = raps_maximum(scored.scores.shape[1], **scored.chosen)
     return default_grid(largest)
+
+
+def test_of(model: str, score: str) -> PairTest:
+    """How the guarantee compares groups: by bounds where a graph ties nodes together.
+
+    Parameters
+    ----------
+    model, score : str
+
+    Returns
+    -------
+    PairTest
+
+    Examples
+    --------
+    >>> print(test_of("xgboost", "aps"), test_of("xgboost", "daps"))
+    staircase bounds
+    """
+    if model in GRAPH_MODELS or score in GRAPH_SCORES:
+        return PairTest.BOUNDS
+    return PairTest.STAIRCASE
 
 
 def is_beyond(metric: str, disparity: float, c: float) -> bool:
@@ -369,6 +393,7 @@ def run_split(
                     guarantee=guarantee,
                     delta=delta,
                     grid=grid,
+                    test=test_of(base.model, score),
                 )
                 for c in asked_closeness(metric, closeness):
                     setting = {
