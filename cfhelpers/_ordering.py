@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from cfhelpers import _sweep
-from cfhelpers.bounds import LARGEST_LEVEL, clopper_pearson, full_losses
+from cfhelpers.bounds import LARGEST_LEVEL, clopper_pearson, equal_full_loss, full_losses
 from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
 from cfhelpers.conformal import round_down
 from cfhelpers.groups import Groups
@@ -208,11 +208,31 @@ class CellMap:
         metric = self.metric
         if len(sizes) == 1:
             return np.array([metric.no_loss])
-        if metric.is_proxy or self.is_dependent or level > LARGEST_LEVEL:
-            bounds_per_pair = 4 if metric.is_proxy else 2
-            lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
-            return metric.loss(1.0, lower)
-        return full_losses(sizes, level, metric.is_ratio, pools)
+        if self._has_staircase(level):
+            return full_losses(sizes, level, metric.is_ratio, pools)
+        bounds_per_pair = 4 if metric.is_proxy else 2
+        lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
+        return metric.loss(1.0, lower)
+
+    def least_loss(self, n: int, level: float | None) -> float:
+        """The smallest loss that two cells of n points can have at a finite threshold."""
+        metric = self.metric
+        if level is not None:
+            if self._has_staircase(level):
+                return equal_full_loss(n, level, metric.is_ratio)
+            return float(self.full_losses(np.array([n, n]), level).max())
+        width = 1 / (n + 1)
+        if metric.is_predictive:
+            width = 1 / max(n, 1e-9)
+        if metric.is_proxy:
+            width += 1 / (n + 1)
+        if metric.is_ratio:
+            return width - 1
+        return width
+
+    def _has_staircase(self, level: float) -> bool:
+        """Whether groups are compared by a staircase, not by two bounds."""
+        return not (self.metric.is_proxy or self.is_dependent or level > LARGEST_LEVEL)
 
     def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
         """Loss of every label at ∞: coverages are 1, predictive values the priors."""

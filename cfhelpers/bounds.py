@@ -301,9 +301,27 @@ def staircase_losses(
         # Among cells of one size, the largest upper and the smallest lower bound decide.
         high = _largest(upper, rows, in_a)
         low = -_largest(-lower, rows, in_b)
-        loss = _loss_of_pair(high, low, levels, n_a, n_b, delta, is_ratio)
+        # No step allows for more than the two widest bounds: most pairs end here.
+        widest = _loss_of_bounds(high[0], low[0], is_ratio)
+        open_rows = np.flatnonzero(widest > losses[rows])
+        if len(open_rows) == 0:
+            continue
+        rows = rows[open_rows]
+        loss = _loss_of_pair(
+            high[:, open_rows], low[:, open_rows], levels, n_a, n_b, delta, is_ratio
+        )
         losses[rows] = np.maximum(losses[rows], loss)
     return losses.reshape(shape[:-1])
+
+
+def _loss_of_bounds(high: np.ndarray, low: np.ndarray, is_ratio: bool) -> np.ndarray:
+    """The loss between an upper and a lower bound.
+
+    Where a pool is known to hold nothing, high = 0, no p_b is below c·p_a = 0.
+    """
+    if is_ratio:
+        return -np.divide(low, high, out=np.ones_like(low), where=high > 0)
+    return high - low
 
 
 def _largest(bounds: np.ndarray, rows: np.ndarray, members: np.ndarray) -> np.ndarray:
@@ -319,7 +337,8 @@ def _pairs_by_size(
     """Every two different groups, those of the same sizes together.
 
     From the sizes (rows, groups): n_a, n_b, the rows that have such cells, and which of
-    their groups stand on either side (rows, groups).
+    their groups stand on either side (rows, groups). Small groups, whose bounds are the
+    widest, come first.
     """
     found = np.unique(sizes[sizes > 0])
     for n_a in found:
@@ -381,6 +400,12 @@ def full_losses(
     return losses
 
 
+@functools.lru_cache(maxsize=10_000)
+def equal_full_loss(n: int, delta: float, is_ratio: bool = False) -> float:
+    """The loss between two groups of n points each that are all covered."""
+    return float(full_losses(np.array([n, n]), delta, is_ratio).max())
+
+
 def _loss_of_pair(
     upper: np.ndarray,
     lower: np.ndarray,
@@ -399,12 +424,7 @@ def _loss_of_pair(
     for steps in staircase(float(n_a), float(n_b), delta):
         u = upper[np.searchsorted(levels, steps.alphas)]
         low = lower[np.searchsorted(levels, steps.betas)]
-        most = np.minimum(u, steps.high)
-        if is_ratio:
-            # Where a pool is known to hold nothing, no p_b is below c·p_a = 0.
-            values = -np.divide(low, most, out=np.ones_like(low), where=most > 0)
-        else:
-            values = most - low
+        values = _loss_of_bounds(np.minimum(u, steps.high), low, is_ratio)
         counts = u >= steps.low
         loss = np.maximum(loss, np.where(counts, values, -np.inf).max(axis=0))
     return loss

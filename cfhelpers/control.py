@@ -669,37 +669,27 @@ class Curve:
         which on it accepts.
         """
         limit = self.cells.metric.closeness(closeness) + TOLERANCE
+        return _points_needed(self.cells, self.level, limit)
 
-        def is_enough(n: int) -> bool:
-            return self._least_loss(n) <= limit
 
-        needed = 0
-        while True:
-            enough = max(needed, 1)
-            while enough < MANY and not is_enough(enough):
-                enough *= 2
-            if enough >= MANY:
-                return MANY
-            needed += bisect_left(range(needed, enough), True, key=is_enough)
-            following = next_staircase(needed)
-            if is_enough(following):
-                return needed
-            needed = following
+def _points_needed(cells: CellMap, level: float | None, limit: float) -> int:
+    """The least size from which on cells that are all covered are within `limit`."""
 
-    def _least_loss(self, n: int) -> float:
-        """The smallest loss that cells of n points can have at a finite threshold."""
-        metric = self.cells.metric
-        if self.level is not None:
-            two_groups = np.array([n, n])
-            return float(self.cells.full_losses(two_groups, self.level).max())
-        width = 1 / (n + 1)
-        if metric.is_predictive:
-            width = 1 / max(n, 1e-9)
-        if metric.is_proxy:
-            width += 1 / (n + 1)
-        if metric.is_ratio:
-            return width - 1
-        return width
+    def is_enough(n: int) -> bool:
+        return cells.least_loss(n, level) <= limit
+
+    needed = 0
+    while True:
+        enough = max(needed, 1)
+        while enough < MANY and not is_enough(enough):
+            enough *= 2
+        if enough >= MANY:
+            return MANY
+        needed += bisect_left(range(needed, enough), True, key=is_enough)
+        following = next_staircase(needed)
+        if is_enough(following):
+            return needed
+        needed = following
 
 
 def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
