@@ -1,13 +1,21 @@
 """The disparity of prediction sets between groups, as it is reported on a test split."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cfhelpers._checks import as_labels, as_positive_labels, as_sets
+from cfhelpers._checks import (
+    as_array,
+    as_labels,
+    as_pandas,
+    as_positive_labels,
+    as_sets,
+    plain,
+)
 from cfhelpers.bounds import clopper_pearson
 from cfhelpers.cells import CellCounts, Shares
 from cfhelpers.groups import as_groups
@@ -36,14 +44,95 @@ def measure(
 
     Parameters are those of `disparity`.
     """
+    names = column_names(sets)
     sets = as_sets(sets)
     n, n_classes = sets.shape
+    if names is None:
+        names = list(range(n_classes))
     metric = get_metric(metric)
-    y = as_labels(y, n, n_classes)
+    y = as_labels(label_codes(y, names, "y"), n, n_classes)
     groups = as_groups(groups, n)
-    labels = as_positive_labels(positive_labels, n_classes)
+    labels = positive_codes(positive_labels, names)
     counts = CellCounts.from_sets(sets, y, groups, metric, labels)
-    return counts.shares(metric, labels)
+    shares = counts.shares(metric, labels)
+    if not metric.per_label:
+        return shares
+    return replace(shares, labels=[names[label] for label in labels])
+
+
+def column_names(table: Any) -> list[Any] | None:
+    """The names of a data frame's columns; None for whatever is no data frame.
+
+    Examples
+    --------
+    >>> column_names(pd.DataFrame({"no": [True], "yes": [False]}))
+    ['no', 'yes']
+    """
+    table = as_pandas(table)
+    if not isinstance(table, pd.DataFrame):
+        return None
+    return [plain(name) for name in table.columns]
+
+
+def label_codes(values: ArrayLike, names: list[Any], argument: str) -> ArrayLike:
+    """Labels given by name as 0 to K - 1.
+
+    Integers are taken for codes unless there are integers among the names.
+
+    Examples
+    --------
+    >>> label_codes(["yes", "no"], ["no", "yes"], "y").tolist()
+    [1, 0]
+    """
+    has_booleans = any(isinstance(name, bool) for name in names)
+    is_numbered = names == list(range(len(names))) and not has_booleans
+    if values is None or is_numbered:
+        return values
+    index = pd.Index(names, dtype=object)
+    if not index.is_unique:
+        name = index[index.duplicated()][0]
+        raise ValueError(
+            f"sets: found the label {name!r} twice; wanted one column per label"
+        )
+    array = np.atleast_1d(as_array(values))
+    names_have_integers = any(isinstance(name, int) for name in names)
+    is_coded = array.dtype.kind in "iu" and not names_have_integers
+    if is_coded or array.ndim != 1:
+        return array
+    codes = index.get_indexer(pd.Index(array, dtype=object))
+    if (codes < 0).any():
+        row = int((codes < 0).argmax())
+        raise ValueError(
+            f"{argument}: found {plain(array[row])!r} in row {row}; wanted one of {names}"
+        )
+    return codes
+
+
+def positive_codes(values: ArrayLike | None, names: list[Any]) -> list[int]:
+    """The labels whose coverage must be fair, as places among the names, ascending.
+
+    By default all but label 0 where labels are 0 to K - 1. Where they have names it is
+    all of them, since the order of names says nothing about advantage.
+
+    Examples
+    --------
+    >>> positive_codes(None, [0, 1, 2])
+    [1, 2]
+    >>> positive_codes(None, ["approve", "deny"])
+    [0, 1]
+    """
+    every = list(range(len(names)))
+    if values is None:
+        if set(names) == set(every):
+            return [place for place in every if names[place] != 0]
+        return every
+    array = as_array(values)
+    if array.dtype == bool and not all(isinstance(name, bool) for name in names):
+        raise ValueError(
+            f"positive_labels: found the mask {array.tolist()}; "
+            f"wanted labels among {names}"
+        )
+    return as_positive_labels(label_codes(array, names, "positive_labels"), len(names))
 
 
 def group_coverages(
@@ -105,15 +194,16 @@ def disparity(
     Parameters
     ----------
     sets : bool (n, K)
-        Prediction sets.
-    y : integers (n,)
-        True labels from 0 to K - 1.
+        Prediction sets. The columns of a data frame name the labels.
+    y : (n,)
+        True labels, from 0 to K - 1 or by name.
     groups : (n,), or several columns
         One group per point, or one per combination of the columns.
     metric : str or FairnessMetric
         One of `METRICS`, or your own.
     positive_labels : labels, optional
-        Those whose coverage must be fair; by default all but label 0.
+        Those whose coverage must be fair. By default all but label 0, and all of them
+        where labels have names.
 
     Returns
     -------

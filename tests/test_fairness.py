@@ -30,6 +30,10 @@ def quiet_disparity(*arguments):
         return disparity(*arguments)
 
 
+def quiet_disparity_of(sets, y, groups, metric, positive_labels=None):
+    return quiet_disparity(sets, y, groups, metric, positive_labels)
+
+
 def draw(n, n_classes, n_groups, chosen, seed):
     rng = np.random.default_rng(seed)
     y, g = (
@@ -181,6 +185,66 @@ def test_ratio_of_coverages_that_are_all_zero_is_one():
     assert disparity(sets, [0, 1, 0, 1], list("aabb"), "disparate_impact") == 1
     sets[0, 1] = True
     assert disparity(sets, [0, 1, 0, 1], list("aabb"), "disparate_impact") == 0
+
+
+def test_labels_go_by_the_names_of_the_columns():
+    rng = np.random.default_rng(0)
+    sets = rng.random((60, 3)) < 0.6
+    y = rng.integers(0, 3, 60)
+    groups = rng.choice(["f", "m"], 60)
+    names = ["no", "maybe", "yes"]
+    named = pd.DataFrame(sets, columns=names)
+    by_name = np.array(names)[y]
+    for name in NAMES:
+        wanted = disparity(sets, y, groups, name, [0, 2])
+        for given_as in (by_name, by_name.tolist(), pd.Series(by_name), y):
+            assert disparity(named, given_as, groups, name, ["yes", "no"]) == wanted
+        every = disparity(sets, y, groups, name, [0, 1, 2])
+        assert disparity(named, by_name, groups, name) == every
+    table = group_coverages(named, by_name, groups, "equal_opportunity", ["maybe"])
+    assert table["label"].tolist() == ["maybe", "maybe"]
+    one = group_coverages(named, by_name, groups, "equal_opportunity", "maybe")
+    pd.testing.assert_frame_equal(one, table)
+
+
+def test_columns_that_are_numbers_are_labels_in_any_order():
+    sets = np.array([[True, False], [True, True], [False, True], [True, True]])
+    y = [0, 1, 0, 1]
+    groups = list("aabb")
+    turned = pd.DataFrame(sets, columns=[0, 1])[[1, 0]]
+    for name in NAMES:
+        found = quiet_disparity(turned, y, groups, name)
+        wanted = quiet_disparity(sets, y, groups, name)
+        assert found == pytest.approx(wanted, nan_ok=True)
+
+
+def test_empty_cells_go_by_the_names_of_labels():
+    sets = pd.DataFrame({"deny": [True, True], "grant": [True, False]})
+    with pytest.warns(UserWarning, match=r"\('north', deny\), \('south', grant\)"):
+        disparity(sets, ["grant", "deny"], ["north", "south"], "equal_opportunity")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(y=["no", "perhaps"]), r"y: found 'perhaps' in row 1; wanted one of"),
+        (
+            dict(positive_labels=["perhaps"]),
+            r"positive_labels: found 'perhaps' in row 0; wanted one of \['no', 'yes'\]",
+        ),
+        (
+            dict(positive_labels=[False, True]),
+            r"positive_labels: found the mask \[False, True\]; wanted labels among",
+        ),
+        (dict(positive_labels=[]), "positive_labels: found none"),
+    ],
+)
+def test_names_that_are_not_there_are_refused(changes, message):
+    sets = pd.DataFrame({"no": [True, True], "yes": [True, False]})
+    arguments = dict(sets=sets, y=["no", "yes"], groups=["a", "b"], metric=NAMES[0])
+    for function in (quiet_disparity_of, group_coverages):
+        with pytest.raises(ValueError, match=message):
+            function(**arguments | changes)
 
 
 def test_empty_cells_are_left_out_and_named():
