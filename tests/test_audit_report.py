@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 import notebooks as tool
-from cfhelpers import auditing, control, paths, scores
+from cfhelpers import auditing, control, paths, predictor, scores
 from cfhelpers.auditing import audit, audit_file, command, report
 
 NOTEBOOK = paths.NOTEBOOKS / report.NOTEBOOK
@@ -150,7 +150,8 @@ def test_one_file_in_many_forms_gives_one_audit(digits, digits_csv, tmp_path):
     renamed = digits.rename(columns=lambda name: name.replace("prob_", "chance "))
     words = renamed.assign(digit="chance " + digits["digit"].astype(str))
     columns = ", ".join(f"chance {k}" for k in range(10))
-    named = disparities(words, columns=columns)
+    compared = ", ".join(f"chance {k}" for k in range(1, 10))
+    named = disparities(words, columns=columns, positive_labels=compared)
     assert named["ink"]["upper"].tolist() == wanted["ink"]["upper"].tolist()
 
     # The same split said in a column; the same sets as scores with a threshold, and as
@@ -182,19 +183,60 @@ def test_rounded_probabilities_are_taken_for_what_they_are(digits, tmp_path):
 
 
 @pytest.mark.parametrize("score", ["aps", "raps"])
-def test_randomised_scores_draw_their_numbers_from_the_seed(digits, digits_csv, score):
+def test_randomised_scores_belong_to_the_person(digits, digits_csv, score, tmp_path):
+    """The same in any order of the rows: by the row's probabilities, or by its id."""
     found = audit_file(digits_csv, **OPTIONS, score=score, seed=5)
-    rng = np.random.default_rng(5)
-    rng.permutation(len(digits))
-    u = rng.random(len(digits))
-    assert np.array_equal(
-        found.scores, getattr(scores, score)(digits.filter(like="prob_").to_numpy(), u)
-    )
+    probs = digits.filter(like="prob_").to_numpy()
+    by_content = scores.person_u(probs.round(predictor.DIGITS), 5)
+    function = getattr(scores, score)
+    assert found.scores == pytest.approx(function(probs, by_content), abs=1e-12)
     assert {"mean set size", "threshold"} <= set(
         found.fixes("height", "disparate_impact").columns
     )
+    turned = digits.assign(person=[f"no. {i}" for i in range(len(digits))])[::-1]
+    turned.to_csv(tmp_path / "turned.csv", index=False)
+    again = audit_file(tmp_path / "turned.csv", **OPTIONS, score=score, seed=5)
+    assert np.array_equal(again.scores[::-1], found.scores)
+    named = audit_file(
+        tmp_path / "turned.csv", **OPTIONS, score=score, seed=5, id="person"
+    )
+    by_id = scores.person_u(turned["person"][::-1].tolist(), 5)
+    assert named.scores[::-1] == pytest.approx(function(probs, by_id), abs=1e-12)
+    assert not np.array_equal(by_id, by_content)
 
 
+def test_a_row_without_an_id_is_refused(bad_csv):
+    frame = GOOD.assign(person=[*range(39), None])
+    with pytest.raises(
+        ValueError, match=r"^column 'person', row 40: found nothing; want"
+    ):
+        audit_file(bad_csv(frame), id="person", score="aps")
+
+
+def test_labels_with_names_are_all_compared_and_numbers_but_0(bad_csv):
+    assert audit_file(bad_csv(GOOD)).positive_labels == ["no", "yes"]
+    numbers = {"p_no": "p_1", "p_yes": "p_0"}
+    numbered = GOOD.rename(columns=numbers).assign(y=[1, 0] * 20)
+    assert audit_file(bad_csv(numbered)).positive_labels == ["1"]
+    assert audit_file(bad_csv(numbered), positive_labels="all").positive_labels == [
+        "1",
+        "0",
+    ]
+    assert "labels compared: no, yes, of no, yes" in str(audit_file(bad_csv(GOOD)))
+
+
+def test_what_holds_for_every_verdict_is_said_once(digits_csv):
+    text = str(audit_file(digits_csv, **OPTIONS))
+    assert text.count("audit of") == 3 and text.count("not jointly") == 1
+
+
+def test_a_group_called_missing_is_told_from_rows_without_a_group(bad_csv):
+    frame = GOOD.assign(group=["a", "missing", None, "a"] * 10)
+    found = audit_file(bad_csv(frame))
+    assert found.groups["group"].names == ["a", "missing", "missing (no value)"]
+
+
+@pytest.mark.filterwarnings("ignore:closeness:UserWarning")
 @pytest.mark.parametrize(
     "by, metric",
     [

@@ -2,10 +2,13 @@
 
 import itertools
 import math
+import time
 from collections import Counter
 
+import check_audit
 import numpy as np
 import oracle
+import oracle_staircase
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -15,7 +18,7 @@ from scipy import stats
 import cfhelpers
 from cfhelpers import scores
 from cfhelpers.auditing import audit
-from cfhelpers.auditing.statistics import DisparityBounds, with_more_points
+from cfhelpers.auditing.verdicts import with_more_points
 from cfhelpers.control import MANY
 from cfhelpers.datasets.populations import nine_groups, two_groups
 from cfhelpers.fairness import METRICS, FairnessMetric, disparity
@@ -46,6 +49,8 @@ def draw(n, n_classes, n_groups, chosen, seed):
         if chosen
         else None
     )
+    if rng.random() < 0.4:  # one group is far from the others
+        sets[g == 0] = rng.random() < 0.5
     return sets, y, g, positive
 
 
@@ -86,35 +91,69 @@ def interval(cell, level, name):
     return low - most, high - least
 
 
-def by_hand(sets, y, g, name, labels, gamma):
-    """Both ends, and every cell: (label, group, count, coverage, lower, upper)."""
+def loss_of(high, low, name):
+    """The difference, or the ratio with its sign turned."""
+    if not METRICS[name].is_ratio:
+        return high - low
+    return -low / high if high > 0 else -1.0
+
+
+def far_loss(cells, level, name):
+    """The worst of all two different groups, every bound at this level."""
+    ends = [interval(cell, level, name) for cell in cells]
+    return max(loss_of(a[1], b[0], name) for a, b in itertools.permutations(ends, 2))
+
+
+def near_loss(cells, level, name):
+    """The same from the inside; a cell without points may be anywhere."""
+    ends = []
+    for cell in cells:
+        if cell[1] > 0:
+            ends.append(interval(cell, level, name))
+        else:
+            ends.append((-1.0, 1.0) if name == PROXY else (0.0, 1.0))
+    return max(loss_of(a[0], b[1], name) for a, b in itertools.permutations(ends, 2))
+
+
+def test_loss(cells, gamma, name):
+    """By the staircase, for the proxy by bounds; without points nothing is known."""
+    if any(cell[1] == 0 for cell in cells):
+        return math.inf
+    if name == PROXY:
+        return far_loss(cells, gamma / 2, name)
+    hits = [int(cell[0]) for cell in cells]
+    sizes = [int(cell[1]) for cell in cells]
+    return oracle_staircase.loss(hits, sizes, gamma, METRICS[name].is_ratio)
+
+
+test_loss.__test__ = False
+
+
+def by_hand(sets, y, g, name, labels, gamma, closeness):
+    """Both ends, the verdict, and the cells: label, group, count, coverage, its ends."""
     found = list(families(sets, y, g, name, labels))
     n_cells = sum(len(cells) for _, cells in found)
-    far, near, table = [], [], []
+    no_loss = METRICS[name].no_loss
+    table = []
     for label, cells in found:
-        outer = np.array([interval(cell, gamma / 4, name) for cell in cells])
-        inner = np.array([interval(cell, gamma / (4 * n_cells), name) for cell in cells])
-        if METRICS[name].is_ratio:
-            far.append(outer[:, 0].min() / outer[:, 1].max())
-            near.append(
-                inner[:, 1].min() / inner[:, 0].max() if inner[:, 0].max() > 0 else 1
-            )
-        else:
-            far.append(outer[:, 1].max() - outer[:, 0].min())
-            near.append(inner[:, 0].max() - inner[:, 1].min())
         for a, cell in enumerate(cells):
-            value = (
-                math.nan
-                if cell[1] == 0
-                else cell[0] / cell[1] - (cell[2] / cell[3] if name == PROXY else 0)
-            )
+            value = math.nan
+            if cell[1] > 0:
+                value = cell[0] / cell[1] - (cell[2] / cell[3] if name == PROXY else 0)
             table.append((label, a, cell[1], value, *interval(cell, gamma / 2, name)))
-    ends = (
-        (min(far), min(1, *near, 1))
-        if METRICS[name].is_ratio
-        else (max(0, *near, 0), max(far))
-    )
-    return ends, table
+    every = [cells for _, cells in found]
+    far = max(far_loss(cells, gamma / 4, name) for cells in every)
+    near = max(near_loss(cells, gamma / (4 * n_cells), name) for cells in every)
+    surest = max(near_loss(cells, gamma / (2 * n_cells), name) for cells in every)
+    worst = max(test_loss(cells, gamma, name) for cells in every)
+    limit = METRICS[name].closeness(closeness) + 1e-12
+    verdict = "cannot tell"
+    if worst <= limit:
+        verdict = "within"
+    if surest > limit:
+        verdict = "beyond"
+    ends = sorted(METRICS[name].closeness(loss) for loss in (max(near, no_loss), far))
+    return ends, verdict, table
 
 
 @pytest.mark.slow
@@ -123,13 +162,21 @@ def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
     tally = Counter()
 
     @settings(max_examples=150, deadline=None, derandomize=True, database=None)
-    @given(shape=shapes, confidence=st.sampled_from([0.5, 0.9, 0.95]))
-    def run(shape, confidence):
+    @given(
+        shape=shapes,
+        confidence=st.sampled_from([0.5, 0.9, 0.95]),
+        closeness=st.sampled_from([None, 0.6, 0.99]),
+    )
+    def run(shape, confidence, closeness):
         sets, y, g, positive = draw(*shape)
         labels = list(range(1, sets.shape[1])) if positive is None else positive
-        found = audit(sets, y, g, name, confidence=confidence, positive_labels=positive)
-        ends, table = by_hand(sets, y, g, name, labels, 1 - confidence)
+        found = audit(
+            sets, y, g, name, closeness, confidence=confidence, positive_labels=positive
+        )
         row = found.disparities.loc[name]
+        ends, verdict, table = by_hand(
+            sets, y, g, name, labels, 1 - confidence, row["closeness"]
+        )
         assert (row["lower"], row["upper"]) == pytest.approx(ends, abs=1e-9)
         assert row["disparity"] == pytest.approx(
             oracle.disparity(sets, y, g, oracle.metric(name), labels),
@@ -144,15 +191,8 @@ def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
         assert found.table["label"].tolist() == label and found.table[
             "group"
         ].tolist() == [cell[1] for cell in table]
-        c = row["closeness"]
-        within, beyond = (
-            (ends[0] >= c, ends[1] < c)
-            if METRICS[name].is_ratio
-            else (ends[1] <= c, ends[0] > c)
-        )
-        assert row["verdict"] == (
-            "within" if within else "beyond" if beyond else "cannot tell"
-        )
+        assert row["verdict"] == verdict
+        tally[verdict] += 1
         tally["empty"] += (found.table["count"] == 0).any()
         tally["full"] += (found.table["count"] > 0).all()
 
@@ -160,6 +200,21 @@ def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
     assert tally["full"] >= 10 and (
         tally["empty"] >= 10 or name != "equal_opportunity"
     ), tally
+    assert tally["within"] >= 2 and tally["cannot tell"] >= 2, tally
+    assert tally["beyond"] >= 1 or METRICS[name].is_predictive, tally
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_groups_that_are_worlds_apart_are_beyond_and_equal_ones_within(name):
+    """Sets of group a hold the truth and nothing else, those of group b all but that."""
+    groups = np.repeat(["a", "b"], 1000)
+    y = np.tile(np.arange(10) > 0, 200).astype(int)
+    y[groups == "b"] = np.tile([0, 1], 500)
+    is_true = np.eye(2, dtype=bool)[y]
+    sets = np.where((groups == "a")[:, None], is_true, ~is_true)
+    assert audit(sets, y, groups, name).verdicts == {name: "beyond"}
+    y[groups == "b"] = y[groups == "a"]
+    assert audit(np.ones_like(sets), y, groups, name).verdicts == {name: "within"}
 
 
 def test_where_the_disparity_lies():
@@ -225,6 +280,7 @@ def test_each_end_misses_the_truth_no_more_often_than_half_the_error_exactly(nam
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:closeness:UserWarning")
 @pytest.mark.parametrize(
     "people, n",
     [(two_groups(), 400), (nine_groups(), 3000)],
@@ -262,8 +318,8 @@ def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
             misses[name] += (
                 not found["lower"][name] - 2e-3 <= value <= found["upper"][name] + 2e-3
             )
-    limit = stats.binom.ppf(0.9999, draws, gamma / 2)
-    assert max(misses.values()) <= stats.binom.ppf(0.9999, draws, gamma), misses
+    limit = stats.binom.ppf(0.9999, draws, gamma)
+    assert max(misses.values()) <= limit, misses
     assert max(wrong.values()) <= limit, wrong
 
 
@@ -338,12 +394,9 @@ def test_what_would_settle_it_is_projected_for_every_metric(name):
         and len(found.needed)
         and (found.needed["wanted"] < MANY).all()
     )
-    shares = found.shares[name]
-    closeness = found.disparities["closeness"].iloc[0]
 
     def verdict_with(points):
-        grown = with_more_points(shares, points)
-        return DisparityBounds.from_shares(grown, 0.05).verdict(closeness)
+        return found.judges[name].verdict(with_more_points(found.shares[name], points))
 
     wanted = int(found.needed["wanted"].iloc[0])
     assert verdict_with(wanted) == "within"
@@ -370,6 +423,7 @@ def test_an_empty_cell_makes_within_impossible_and_is_named_as_in_need_of_points
         and found.disparities["disparity"].iloc[0] == 0
     )
     assert found.needed[["label", "group", "count"]].to_numpy().tolist() == [[1, "g2", 0]]
+    assert "no points of g2, 1" in str(found)
 
 
 def test_no_number_of_points_tells_when_the_disparity_lies_on_what_is_allowed():
@@ -444,14 +498,14 @@ def test_labels_go_by_name():
         rng.choice(["f", "m"], 200),
     )
     names = ["no", "maybe", "yes"]
-    plain = audit(sets, y, groups)
+    plain = audit(sets, y, groups, positive_labels=[0, 1, 2])
     for found in (
         audit(sets, np.array(names)[y], groups, label_names=names),
         audit(sets, y, groups, label_names=names),
         audit(pd.DataFrame(sets, columns=names), pd.Series(np.array(names)[y]), groups),
     ):
         assert (
-            found.table["label"].replace({"maybe": 1, "yes": 2}).tolist()
+            found.table["label"].replace({"no": 0, "maybe": 1, "yes": 2}).tolist()
             == plain.table["label"].tolist()
         )
         assert found.table["coverage"].tolist() == plain.table["coverage"].tolist()
@@ -466,6 +520,24 @@ def test_labels_go_by_name():
     assert chosen.table["label"].unique().tolist() == ["no", "yes"]
     shifted = audit(pd.DataFrame(sets, columns=[5, 6, 7]), y + 5, groups)
     assert shifted.table["coverage"].tolist() == plain.table["coverage"].tolist()
+
+
+def test_labels_with_names_are_all_compared_and_numbers_but_the_first():
+    """Which name comes first in the alphabet says nothing about advantage."""
+
+    def compared(columns, **options):
+        sets = pd.DataFrame(np.ones((8, len(columns)), bool), columns=columns)
+        y = np.array(columns, dtype=object)[np.arange(8) % len(columns)]
+        found = audit(sets, y, list("aabbaabb"), "equal_opportunity", **options)
+        return found.table["label"].unique().tolist()
+
+    assert compared(["approve", "deny"]) == ["approve", "deny"]
+    assert compared([0, 1, 2]) == [1, 2]
+    assert compared([2, 0, 1]) == [2, 1]
+    assert compared([5, 6]) == [5, 6]
+    assert compared([False, True]) == [True]
+    assert compared([False, True], positive_labels=[False]) == [False]
+    assert compared(["approve", "deny"], positive_labels="deny") == ["deny"]
 
 
 def test_scores_go_with_a_threshold():
@@ -538,6 +610,164 @@ def test_the_users_own_filter_is_asked_about_the_labels_compared_and_no_others()
     assert asked == {2}
 
 
+def test_cells_that_share_points_are_judged_by_bounds():
+    """Everyone but a group: the counts of two groups are not independent."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b", "c"], 100)
+    sets = rng.random((300, 2)) < 0.95
+    others = FairnessMetric("others", lambda y, g, a, label: g != a)
+    found = audit(sets, np.ones(300, int), groups, [others, "demographic_parity"])
+    assert found.judges["others"].is_overlapping
+    assert not found.judges["demographic_parity"].is_overlapping
+    gamma = 1 - found.confidence
+    ends = []
+    for name in "abc":
+        held = sets[groups != name, 1]
+        ends.append(bounds(held.sum(), len(held), gamma / 2))
+    worst = max(a[1] - b[0] for a, b in itertools.permutations(ends, 2))
+    shares = found.shares["others"]
+    assert found.judges["others"].passes(shares).all() == (worst <= 0.1)
+    assert shares.test_losses(gamma, True).max() == pytest.approx(worst)
+    assert (found.verdicts["others"] == "within") == (worst <= 0.1)
+
+
+def test_a_declared_group_without_points_blocks_within_and_is_named():
+    n = np.array([[5000, 5000]])
+    sets, y, g = from_counts(n, n)
+    everyone = pd.Categorical(g, categories=["g0", "g1", "g2"])
+    metrics = ["demographic_parity", "equal_opportunity", "disparate_impact"]
+    found = audit(sets, y, everyone, metrics)
+    assert set(found.verdicts.values()) == {"cannot tell"}
+    assert str(found).count("no points of g2, 1\n") == len(metrics)
+    assert (found.needed["group"] == "g2").all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cell_without_points_never_causes_beyond(name):
+    """Group b has no set that holds label 1, or no points at all."""
+    y = np.tile([1, 1, 1, 0], 1000)
+    groups = np.repeat(["a", "b"], 2000)
+    y[groups == "b"] = 1
+    sets = np.ones((4000, 2), bool)
+    sets[groups == "b", 1] = False
+    sets[(groups == "a") & (y == 0), 1] = False
+    if not name.startswith("predictive_parity"):
+        groups = pd.Categorical(np.full(4000, "a"), categories=["a", "b"])
+    found = audit(sets, y, groups, name)
+    assert found.verdicts[name] == "cannot tell"
+    assert (found.table["count"] == 0).any()
+    assert found.disparities["lower"].iloc[0] == 0 or METRICS[name].is_ratio
+
+
+def test_unlabelled_points_count_where_no_label_is_looked_at():
+    rng = np.random.default_rng(0)
+    sets = rng.random((3000, 3)) < 0.9
+    y = rng.integers(0, 3, 3000)
+    groups = rng.choice(["f", "m"], 3000)
+    every = audit(sets, y, groups)
+    few = audit(sets[:200], y[:200], groups[:200])
+    both = audit(sets[:200], y[:200], groups[:200], unlabelled=(sets[200:], groups[200:]))
+    for name in METRICS:
+        needs_none = name in ("demographic_parity", "disparate_impact")
+        wanted = every if needs_none else few
+        pd.testing.assert_series_equal(
+            both.disparities.loc[name], wanted.disparities.loc[name]
+        )
+    pd.testing.assert_frame_equal(both.sizes, few.sizes)
+    assert "audit of 200 points and 2,800 without labels, 2 groups" in str(both)
+    assert few.verdicts["demographic_parity"] == "cannot tell"
+    assert both.verdicts["demographic_parity"] == "within"
+    values = rng.random((20, 3))
+    scored = audit(
+        values, y[:20], groups[:20], threshold=0.5, unlabelled=(values, groups[:20])
+    )
+    assert scored.table["count"][scored.table["metric"] == "disparate_impact"].sum() == 80
+
+
+def test_a_group_that_only_unlabelled_points_have_occurs():
+    sets = np.ones((600, 2), bool)
+    y = np.ones(200, int)
+    groups = ["a", "b"] * 100
+    found = audit(
+        sets[:200],
+        y,
+        groups,
+        ["demographic_parity", "equal_opportunity"],
+        unlabelled=(sets[200:], [*groups, *["c", None] * 100]),
+    )
+    assert found.sizes.index.tolist() == ["a", "b", "c", "missing"]
+    assert found.verdicts == {
+        "demographic_parity": "within",
+        "equal_opportunity": "cannot tell",
+    }
+    assert "no points of c, 1; missing, 1" in str(found)
+
+
+def test_a_group_called_missing_is_not_that_of_points_without_a_group():
+    sets = np.ones((40, 2), bool)
+    y = np.ones(40, int)
+    groups = ["missing", "a", None, "a"] * 10
+    for given_as in (groups, pd.Series(groups), pd.Categorical(groups)):
+        found = audit(sets, y, given_as)
+        names = ["a", "missing", "missing (no value)"]
+        assert found.sizes.index.tolist() == names
+        assert found.sizes["count"].tolist() == [20, 10, 10]
+
+
+def test_groups_come_as_anything_that_has_one_per_point():
+    rng = np.random.default_rng(0)
+    sets = rng.random((40, 2)) < 0.8
+    y = rng.integers(0, 2, 40)
+    groups = ["b", "a", None, "a"] * 10
+    wanted = audit(sets, y, groups)
+    by_person = dict(enumerate(groups))
+    for given_as in (iter(groups), by_person.values(), np.array(groups, dtype=object)):
+        pd.testing.assert_frame_equal(audit(sets, y, given_as).table, wanted.table)
+    twice = pd.DataFrame({"g": groups, "h": groups}).set_axis(["g", "g"], axis=1)
+    assert audit(sets, y, twice).sizes["count"].tolist() == [20, 10, 10]
+
+
+def test_a_ratio_far_below_four_fifths_is_warned_about():
+    sets = np.ones((40, 2), bool)
+    y = np.ones(40, int)
+    groups = ["a", "b"] * 20
+    with pytest.warns(
+        UserWarning, match=r"found 0\.1 for disparate_impact.*asks for 0\.8"
+    ):
+        audit(sets, y, groups, "disparate_impact", 0.1)
+
+
+def test_verdicts_are_found_as_often_and_are_wrong_as_rarely_as_the_theory_says():
+    """A twentieth of what `tools/check_audit.py` counts; limits leave room for chance."""
+    power = check_audit.verdict_shares(0.84, 100, seed=0)
+    assert power["within"] >= 0.85 and power["beyond"] == 0
+    just_beyond = check_audit.verdict_shares(0.7999, 100, seed=0)
+    limit = stats.binom.ppf(0.9999, 100, check_audit.GAMMA) / 100
+    assert just_beyond["within"] <= limit
+    assert check_audit.verdict_shares(0.8, 100, seed=0)["beyond"] <= limit
+
+
+def test_what_the_check_counts_is_what_the_audit_says():
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        shares = check_audit.draw(0.82, rng)
+        found = audit(*from_counts(shares.hits[0], shares.trials[0]), "equal_opportunity")
+        wanted = found.judges["equal_opportunity"].verdict(shares)
+        assert found.verdicts["equal_opportunity"] == wanted
+
+
+def test_a_hundred_groups_and_four_labels_are_audited_in_seconds():
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(1, 101)
+    groups = rng.choice(100, 50_000, p=weights / weights.sum())
+    sets = rng.random((50_000, 5)) < 0.93
+    y = rng.integers(0, 5, 50_000)
+    start = time.perf_counter()
+    found = audit(sets, y, groups, ["equal_opportunity", "disparate_impact"])
+    assert len(found.needed) > 0
+    assert time.perf_counter() - start < 20  # 2 s on an idle machine
+
+
 def test_the_audit_reads_as_text():
     probs, y, groups = nine_groups().draw(2000, np.random.default_rng(0))
     text = str(cfhelpers.audit(scores.tps(probs), y, groups, threshold=0.8))
@@ -550,6 +780,8 @@ def test_the_audit_reads_as_text():
     ):
         assert words in text
     assert "mean set size: A: " in text and "more points would tell" in text
+    assert text.count("not jointly") == 1 and text.count("firmer than the interval") == 1
+    assert "wrong with probability at most 0.05" in text
 
 
 N, K = 12, 3
@@ -593,6 +825,48 @@ BAD = {
     "a positive label that is not there": (
         dict(positive_labels=[3]),
         "positive_labels: found 3",
+    ),
+    "a mask of positive labels": (
+        dict(positive_labels=[False, True, True]),
+        r"positive_labels: found the mask \[False, True, True\]; wanted labels",
+    ),
+    "two metrics of one name": (
+        dict(metrics=["equal_opportunity", FairnessMetric("equal_opportunity", max)]),
+        "metrics: found 'equal_opportunity' twice; wanted another name for each",
+    ),
+    "a label twice": (
+        dict(label_names=["u", "v", "u"]),
+        "sets: found the label 'u' twice; wanted one column per label",
+    ),
+    "groups by person": (
+        dict(groups=dict(enumerate(GROUPS))),
+        "groups: found a dict; wanted one group for each point",
+    ),
+    "a set of groups": (dict(groups=set(GROUPS)), "groups: found a set; wanted"),
+    "a generator of too few groups": (
+        dict(groups=(group for group in GROUPS[:5])),
+        "groups: found 5 rows for 12 points",
+    ),
+    "a closeness as text": (dict(closeness="0.1"), "closeness: found '0.1'; wanted"),
+    "unlabelled sets alone": (
+        dict(unlabelled=SETS),
+        r"unlabelled: found ndarray; wanted \(sets_or_scores, groups\)",
+    ),
+    "unlabelled points with other labels": (
+        dict(unlabelled=(SETS[:, :2], GROUPS)),
+        r"unlabelled: found 2 columns; wanted one per label, \[0, 1, 2\]",
+    ),
+    "unlabelled points with labels of other names": (
+        dict(unlabelled=(pd.DataFrame(SETS, columns=list("uvw")), GROUPS)),
+        r"unlabelled: found \['u', 'v', 'w'\]; wanted one per label, \[0, 1, 2\]",
+    ),
+    "unlabelled scores without a threshold": (
+        dict(unlabelled=(SETS * 0.5, GROUPS)),
+        r"unlabelled sets: found .*0\.5.* in row 0",
+    ),
+    "too few groups of unlabelled points": (
+        dict(unlabelled=(SETS, GROUPS[:5])),
+        "unlabelled groups: found 5 rows for 12 points",
     ),
 }
 

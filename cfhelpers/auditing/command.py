@@ -21,6 +21,10 @@ HELP = {
         "column that says calibration or test for every row; "
         "by default half of the rows are drawn for each"
     ),
+    "id": (
+        "column that says who each row is, for randomised scores; "
+        "by default the row's probabilities say so"
+    ),
     "threshold": (
         "of the scores, one or one per label; by default found on the calibration rows"
     ),
@@ -28,7 +32,10 @@ HELP = {
         "with commas; by default equal_opportunity, disparate_impact, "
         "overall_accuracy_equality"
     ),
-    "positive_labels": "labels to compare, or all; by default all but the first",
+    "positive_labels": (
+        "labels to compare, or all; by default all but 0 where labels are 0, 1, 2 and "
+        "so on, and all of them where they have names"
+    ),
     "closeness": (
         "what is allowed: a number, or metric=number with commas; "
         "by default 0.1, for ratios 0.8"
@@ -37,7 +44,7 @@ HELP = {
     "score": "for conformal sets from probabilities: tps, aps or raps",
     "delta": "chance that a guarantee may fail",
     "confidence": "of every interval and verdict",
-    "seed": "of the random half",
+    "seed": "of the random half, and of randomised scores",
 }
 
 

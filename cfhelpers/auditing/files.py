@@ -18,7 +18,8 @@ from cfhelpers.auditing.reading import (
     list_items,
     load_predictions,
 )
-from cfhelpers.auditing.statistics import TRUE_LABEL, WITHIN, Audit, audit
+from cfhelpers.auditing.statistics import TRUE_LABEL, Audit, audit
+from cfhelpers.auditing.verdicts import WITHIN
 from cfhelpers.groups import Groups
 from cfhelpers.metrics import FairnessMetric, get_metric
 
@@ -29,6 +30,7 @@ USUAL_METRICS = (
     "overall_accuracy_equality",
 )
 GRID_POINTS = 10_001
+DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
 EFFECT_COLUMNS = ["disparity", "lower", "upper", "closeness", "verdict"]
 
 AS_IT_IS = "as it is"
@@ -84,9 +86,12 @@ class FileAudit:
             f"labels compared: {', '.join(self.positive_labels)}, "
             f"of {', '.join(self.label_names)}"
         ]
+        note = ""
         for name, found in self.audits.items():
-            lines.append(f"by {name}: {found}")
-        return "\n".join(lines)
+            first, *others = found.lines()
+            lines += [f"by {name}: {first}", *others]
+            note = found.note
+        return "\n".join([*lines, note])
 
     def fixes(self, by: str, metric: str) -> pd.DataFrame:
         """The thresholds that would mend a metric, and what they do to the sets.
@@ -241,6 +246,7 @@ def audit_file(
     columns: str | Sequence[str] = "",
     kind: str = "",
     part: str = "",
+    id: str = "",
     threshold: str | float | Sequence[float] = "",
     metrics: str | Sequence[str] = "",
     positive_labels: str | Sequence[Any] = "",
@@ -271,13 +277,18 @@ def audit_file(
     part : str
         The column that says calibration or test for every row. By default half of the
         rows are drawn for calibration, with the seed.
+    id : str
+        The column that says who each row is. Randomised scores draw a person's number
+        from it; by default from the row's probabilities. Either way a person's set is the
+        same in any file and in any order.
     threshold : float, or one per label
         Of the scores. By default sets are conformal: q̂ is found on the calibration rows,
         at level 1 - alpha, and the other rows are audited.
     metrics : names
         By default equal opportunity, disparate impact and overall accuracy equality.
     positive_labels : names
-        The labels to compare, or "all"; by default all but the first.
+        The labels to compare, or "all". By default all but label 0 where labels are 0 to
+        K - 1, and all of them where they have names.
     closeness : float, dict or str
         As in `audit`, or as text: "0.1", or "metric=0.1, …".
     alpha : float
@@ -305,18 +316,17 @@ def audit_file(
     ...     _ = file.write_text(rows)
     ...     found = audit_file(file, metrics="equal_opportunity")
     >>> found.label_names, found.positive_labels
-    (['no', 'yes'], ['yes'])
+    (['no', 'yes'], ['no', 'yes'])
     >>> found.audits["group"].verdicts
     {'equal_opportunity': 'cannot tell'}
     """
-    predictions = load_predictions(path, label, groups, columns, kind, part)
+    predictions = load_predictions(path, label, groups, columns, kind, part, id)
     alpha = as_fraction(alpha, "alpha")
     delta = as_fraction(delta, "delta")
     n = len(predictions.y)
-    rng = np.random.default_rng(seed)
     calibration = predictions.calibration
     if calibration is None:
-        calibration = rng.permutation(n) < n // 2
+        calibration = np.random.default_rng(seed).permutation(n) < n // 2
     given_threshold = list_items(threshold)
     finds_threshold = predictions.kind != SETS and not given_threshold
     audited = np.ones(n, bool)
@@ -332,7 +342,7 @@ def audit_file(
             )
         sets = predictions.values.astype(bool)
     else:
-        scores = _label_scores(predictions, score, rng)
+        scores = _label_scores(predictions, score, seed)
         if finds_threshold:
             true_scores = scores[calibration, predictions.y[calibration]]
             given_threshold = [conformal.conformal_quantile(true_scores, alpha)]
@@ -368,16 +378,17 @@ def audit_file(
     )
 
 
-def _label_scores(
-    predictions: Predictions, score: str, rng: np.random.Generator
-) -> np.ndarray:
+def _label_scores(predictions: Predictions, score: str, seed: int) -> np.ndarray:
     """The scores of the file, or those of its probabilities."""
     if predictions.kind == SCORES:
         return predictions.values
     one_of(score, "score", ("tps", "aps", "raps"))
     if score == "tps":
         return score_functions.tps(predictions.values)
-    uniforms = rng.random(len(predictions.values))
+    people: Any = predictions.ids
+    if people is None:
+        people = np.round(predictions.values, DIGITS)
+    uniforms = score_functions.person_u(people, seed)
     if score == "aps":
         return score_functions.aps(predictions.values, uniforms)
     return score_functions.raps(predictions.values, uniforms)
@@ -395,7 +406,12 @@ def _positive_names(positive_labels: Any, label_names: list[str]) -> list[str]:
     positive = [str(name) for name in list_items(positive_labels)]
     if positive == ["all"]:
         return label_names
-    return positive or label_names[1:]
+    if positive:
+        return positive
+    numbers = {str(number) for number in range(len(label_names))}
+    if set(label_names) == numbers:
+        return [name for name in label_names if name != "0"]
+    return label_names
 
 
 def _closeness_from_text(closeness: Any) -> Any:

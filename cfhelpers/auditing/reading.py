@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from cfhelpers._checks import SUM_TOLERANCE, one_of, plain
-from cfhelpers.auditing.statistics import groups_with_missing
+from cfhelpers.auditing.missing import groups_with_missing
 from cfhelpers.groups import Groups
 
 PROBABILITIES = "probabilities"
@@ -60,6 +60,8 @@ class Predictions:
         By each group column, and by their combinations.
     calibration : bool (n,) or None
         Which rows are for calibration; None where the file does not say.
+    ids : Series (n,) or None
+        Who each row is; None where no column was named.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Predictions:
     y: np.ndarray
     groups: dict[str, Groups]
     calibration: np.ndarray | None
+    ids: pd.Series | None = None
 
 
 def load_predictions(
@@ -78,6 +81,7 @@ def load_predictions(
     columns: str | Sequence[str] = "",
     kind: str = "",
     part: str = "",
+    id: str = "",
 ) -> Predictions:
     """Read a file of predictions, find its columns, and check every entry.
 
@@ -102,7 +106,8 @@ def load_predictions(
     [label_column] = _column_names(all_columns, label, "label", least=1, most=1)
     group_columns = _column_names(all_columns, groups, "groups", 1, len(all_columns))
     part_columns = _column_names(all_columns, part, "part", least=0, most=1)
-    used = {label_column, *group_columns, *part_columns}
+    id_columns = _column_names(all_columns, id, "id", least=0, most=1)
+    used = {label_column, *group_columns, *part_columns, *id_columns}
     others = [column for column in all_columns if column not in used]
     kind, value_columns = _value_columns(others, columns, kind)
     label_names = [_label_name(column, kind) for column in value_columns]
@@ -114,8 +119,12 @@ def load_predictions(
     calibration = None
     if part_columns:
         calibration = _calibration_rows(frame[part_columns[0]])
+    ids = None
+    if id_columns:
+        ids = frame[id_columns[0]]
+        _refuse_first(ids.isna(), ids, "an id")
     return Predictions(
-        Path(path).name, kind, label_names, values, y, groupings, calibration
+        Path(path).name, kind, label_names, values, y, groupings, calibration, ids
     )
 
 

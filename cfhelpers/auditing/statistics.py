@@ -1,13 +1,11 @@
 """What an audit computes: coverages, disparities with intervals, verdicts, points needed.
 
-The audit counts points per cell (`cfhelpers.cells`). Here are the statistics on top of
-the counts: the interval of a disparity, whether it is within what is allowed, and how
-many more points would tell where the points at hand do not.
+The audit counts points per cell (`cfhelpers.cells`) and puts what follows from the counts
+into tables; `cfhelpers.auditing.verdicts` says what does follow.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,26 +13,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cfhelpers._checks import (
-    as_array,
-    as_fraction,
-    as_labels,
-    as_positive_labels,
-    as_sets,
-    plain,
+from cfhelpers._checks import as_fraction, as_labels, as_sets
+from cfhelpers.auditing.missing import groups_of_both, groups_with_missing
+from cfhelpers.auditing.verdicts import (
+    UNDECIDED,
+    Judge,
+    disparity_interval,
+    points_needed,
 )
 from cfhelpers.bounds import clopper_pearson
-from cfhelpers.cells import CellCounts, Shares
+from cfhelpers.cells import CellCounts, Shares, group_masks
 from cfhelpers.conformal import prediction_sets
-from cfhelpers.control import MANY, TOLERANCE
-from cfhelpers.groups import Groups, as_groups
-from cfhelpers.metrics import METRICS, FairnessMetric, get_metric
+from cfhelpers.control import MANY
+from cfhelpers.fairness import column_names, label_codes, positive_codes
+from cfhelpers.groups import Groups
+from cfhelpers.metrics import METRICS, Condition, FairnessMetric, get_metric
 
-WITHIN = "within"
-BEYOND = "beyond"
-UNDECIDED = "cannot tell"
-
-MISSING = "missing"  # the group of the points that have none
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
 IN_SET = "held"  # the condition of predictive values: points whose set holds the label
 OWN_FILTER = "own"  # the condition of a filter that is the user's own
@@ -51,210 +45,16 @@ DISPARITY_COLUMNS = [
     "highest",
     "lowest",
 ]
-# Up to this many cells it is worth asking of each whether it needs more points.
-FEW_CELLS = 20_000
-SHOWN_CELLS = 5  # as many cells that need points are named in the text
-
-
-@dataclass(frozen=True)
-class DisparityBounds:
-    """Bounds of every cell (labels, filters, groups), and what they say of the disparity.
-
-    The two groups that attain the true disparity are not random: the far end of its
-    interval needs no correction. Those that attain the observed one are: the near end
-    holds for all cells at once.
-
-    Attributes
-    ----------
-    metric : FairnessMetric
-    far_lower, far_upper : arrays of float
-        One-sided bounds at γ/4, for the far end.
-    near_lower, near_upper : arrays of float
-        One-sided bounds at γ/4 over the number of cells, for the near end.
-    """
-
-    metric: FairnessMetric
-    far_lower: np.ndarray
-    far_upper: np.ndarray
-    near_lower: np.ndarray
-    near_upper: np.ndarray
-
-    @classmethod
-    def from_shares(cls, shares: Shares, gamma: float) -> "DisparityBounds":
-        """For an interval that misses the true disparity with probability at most γ."""
-        far_lower, far_upper = shares.confidence_bounds(gamma / 4)
-        near_level = gamma / (4 * shares.trials.size)
-        near_lower, near_upper = shares.confidence_bounds(near_level)
-        return cls(shares.metric, far_lower, far_upper, near_lower, near_upper)
-
-    @property
-    def near_loss(self) -> float:
-        """The true loss is at least this."""
-        highest = self.near_lower.max(axis=-1)
-        lowest = self.near_upper.min(axis=-1)
-        return max(self.metric.no_loss, float(self.metric.loss(highest, lowest).max()))
-
-    @property
-    def far_loss(self) -> float:
-        """The true loss is at most this."""
-        highest = self.far_upper.max(axis=-1)
-        lowest = self.far_lower.min(axis=-1)
-        return float(self.metric.loss(highest, lowest).max())
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Both ends of the disparity's interval: of a difference, or of a ratio."""
-        ends = (
-            self.metric.closeness(self.near_loss),
-            self.metric.closeness(self.far_loss),
-        )
-        return min(ends), max(ends)
-
-    def verdict(self, closeness: float) -> str:
-        """Within, beyond or cannot tell."""
-        limit = self.metric.closeness(closeness) + TOLERANCE
-        if self.far_loss <= limit:
-            return WITHIN
-        if self.near_loss > limit:
-            return BEYOND
-        return UNDECIDED
-
-    def with_cells_of(
-        self, other: "DisparityBounds", chosen: np.ndarray
-    ) -> "DisparityBounds":
-        """These bounds, and in the chosen cells those of another."""
-        return DisparityBounds(
-            self.metric,
-            np.where(chosen, other.far_lower, self.far_lower),
-            np.where(chosen, other.far_upper, self.far_upper),
-            np.where(chosen, other.near_lower, self.near_lower),
-            np.where(chosen, other.near_upper, self.near_upper),
-        )
-
-
-def with_more_points(shares: Shares, least: int) -> Shares:
-    """Every cell with at least so many points, at the shares that were observed.
-
-    An empty cell is taken to have the share of its label over all groups.
-
-    Examples
-    --------
-    >>> sets = [[True, True], [True, False], [False, True], [True, True]]
-    >>> people = Groups(np.array([0, 0, 1, 1]), ["a", "b"])
-    >>> counts = CellCounts.from_sets(np.array(sets), np.array([0, 1, 1, 1]), people)
-    >>> shares = counts.shares(METRICS["demographic_parity"], [1])
-    >>> shares.hits.tolist(), shares.trials.tolist()
-    ([[[1, 2]]], [[[2, 2]]])
-    >>> grown = with_more_points(shares, 10)
-    >>> grown.hits.tolist(), grown.trials.tolist()
-    ([[[5, 10]]], [[[10, 10]]])
-    """
-    trials = np.maximum(shares.trials, least)
-    hits = _hits_at_same_share(shares.hits, shares.trials, trials)
-    if not shares.metric.is_predictive:
-        return replace(shares, hits=hits, trials=trials)
-    growth = trials / np.maximum(shares.trials, 1)
-    group_sizes = np.clip(shares.prior_trials * growth, trials, 2 * MANY)
-    prior_trials = group_sizes.round().astype(np.int64)
-    return replace(
-        shares,
-        hits=hits,
-        trials=trials,
-        prior_hits=_hits_at_same_share(
-            shares.prior_hits, shares.prior_trials, prior_trials
-        ),
-        prior_trials=prior_trials,
-    )
-
-
-def _hits_at_same_share(
-    hits: np.ndarray, trials: np.ndarray, new_trials: np.ndarray
-) -> np.ndarray:
-    """Hits of the new number of trials; as they are where there are no more trials."""
-    all_trials = trials.sum(axis=-1, keepdims=True)
-    pooled_share = hits.sum(axis=-1, keepdims=True) / np.maximum(all_trials, 1)
-    share = np.where(trials > 0, hits / np.maximum(trials, 1), pooled_share)
-    new_hits = np.rint(share * new_trials).astype(np.int64)
-    return np.where(new_trials > trials, new_hits, hits)
-
-
-def points_needed(
-    shares: Shares, closeness: float, gamma: float
-) -> tuple[int, np.ndarray]:
-    """How many points would decide, if shares stay as observed, and in which cells.
-
-    First the smallest number is found that decides when no cell has fewer points. Then
-    cells that can do without more points are let off, those with the fewest points first,
-    many at a time.
-
-    Parameters
-    ----------
-    shares : Shares
-        What a metric compares, as observed.
-    closeness : float
-        What is allowed.
-    gamma : float
-        One less the confidence.
-
-    Returns
-    -------
-    wanted : int
-        Points in each of the cells that need more; `control.MANY`: no number would do.
-    needs_more : bool (labels, filters, groups)
-        Which cells need more points.
-
-    Examples
-    --------
-    >>> sets = [[True, True], [True, False], [False, True], [True, True]]
-    >>> people = Groups(np.array([0, 0, 1, 1]), ["a", "b"])
-    >>> counts = CellCounts.from_sets(np.array(sets), np.array([0, 1, 1, 1]), people)
-    >>> shares = counts.shares(METRICS["demographic_parity"], [1])
-    >>> wanted, needs_more = points_needed(shares, 0.1, 0.05)
-    >>> wanted, needs_more.tolist()
-    (29, [[[True, True]]])
-    """
-
-    def decides(points: int) -> bool:
-        bounds = DisparityBounds.from_shares(with_more_points(shares, points), gamma)
-        return bounds.verdict(closeness) != UNDECIDED
-
-    wanted = bisect_left(range(MANY), True, key=decides)
-    needs_more = shares.trials < wanted
-    if wanted == MANY or needs_more.size > FEW_CELLS:
-        return wanted, needs_more
-    now = DisparityBounds.from_shares(shares, gamma)
-    later = DisparityBounds.from_shares(with_more_points(shares, wanted), gamma)
-    return wanted, _cells_that_decide(now, later, closeness, shares.trials, needs_more)
-
-
-def _cells_that_decide(
-    now: DisparityBounds,
-    later: DisparityBounds,
-    closeness: float,
-    trials: np.ndarray,
-    needs_more: np.ndarray,
-) -> np.ndarray:
-    """The cells of `needs_more` without those that need not change from now to later."""
-    needs_more = needs_more.copy()
-    smallest_first = np.argsort(trials, axis=None, kind="stable")
-    blocks = [smallest_first[: np.count_nonzero(needs_more)]]
-    while blocks:
-        block = blocks.pop()
-        needs_more.flat[block] = False
-        bounds = now.with_cells_of(later, needs_more)
-        if bounds.verdict(closeness) != UNDECIDED:
-            continue
-        needs_more.flat[block] = True
-        if len(block) > 1:
-            first_half, second_half = np.array_split(block, 2)
-            blocks.append(second_half)
-            blocks.append(first_half)
-    return needs_more
+SHOWN_CELLS = 5  # as many cells are named in the text
 
 
 @dataclass(frozen=True)
 class Audit:
     """What an audit found. `str()` says it in words.
+
+    Every interval and every verdict is wrong with probability at most one less the
+    confidence, each by itself and not all of them jointly. A verdict can be firmer than
+    the interval beside it, whose two ends share that probability.
 
     Attributes
     ----------
@@ -269,6 +69,10 @@ class Audit:
     confidence : float
     shares : dict
         What each metric compares, as counted, by the metric's name.
+    judges : dict
+        What gave each verdict, by the metric's name.
+    n_unlabelled : int
+        Points without labels, which count for some metrics.
     """
 
     table: pd.DataFrame
@@ -276,6 +80,8 @@ class Audit:
     sizes: pd.DataFrame
     confidence: float
     shares: dict[str, Shares] = field(repr=False)
+    judges: dict[str, Judge] = field(repr=False)
+    n_unlabelled: int = 0
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -290,13 +96,11 @@ class Audit:
         that cannot tell and has no row here has a disparity so near to the allowed one
         that no number of points would tell.
         """
-        gamma = 1 - self.confidence
         parts = []
         for name, shares in self.shares.items():
             if self.verdicts[name] != UNDECIDED:
                 continue
-            closeness = self.disparities["closeness"][name]
-            wanted, needs_more = points_needed(shares, closeness, gamma)
+            wanted, needs_more = points_needed(shares, self.judges[name])
             if wanted == MANY:
                 continue
             cells = self.table.loc[self.table["metric"] == name, CELL_COLUMNS]
@@ -307,10 +111,27 @@ class Audit:
         return pd.concat(parts, ignore_index=True)
 
     def __str__(self) -> str:
-        n_points = self.sizes["count"].sum()
+        return "\n".join([*self.lines(), self.note])
+
+    @property
+    def note(self) -> str:
+        """What the confidence means, in two sentences."""
+        chance = f"{1 - self.confidence:.2g}"
+        return (
+            f"  Each verdict is wrong with probability at most {chance}, by itself and "
+            "not jointly with the others.\n"
+            "  It can be firmer than the interval beside it, whose two ends share that "
+            "probability."
+        )
+
+    def lines(self) -> list[str]:
+        """The audit in words, line by line, without the note."""
+        more = ""
+        if self.n_unlabelled:
+            more = f" and {self.n_unlabelled:,} without labels"
         lines = [
-            f"audit of {n_points:,} points, {len(self.sizes)} groups, "
-            f"{self.confidence:.0%} confidence"
+            f"audit of {self.sizes['count'].sum():,} points{more}, "
+            f"{len(self.sizes)} groups, {self.confidence:.0%} confidence"
         ]
         for name in self.shares:
             lines.extend(self._lines_of(name))
@@ -318,10 +139,10 @@ class Audit:
         for group, size in self.sizes["mean set size"].items():
             sizes.append(f"{group}: {size:.2f}")
         lines.append(f"  mean set size: {'; '.join(sizes)}")
-        return "\n".join(lines)
+        return lines
 
     def _lines_of(self, name: str) -> list[str]:
-        """The verdict of one metric, and where more points would tell."""
+        """The verdict of one metric, cells without points, and where more would tell."""
         row = self.disparities.loc[name]
         sign = "≤"
         if self.shares[name].metric.is_ratio:
@@ -331,16 +152,27 @@ class Audit:
             f"between {row['lower']:.3f} and {row['upper']:.3f}; "
             f"allowed {sign} {row['closeness']:g}"
         ]
-        needed = self.needed[self.needed["metric"] == name]
-        cells = []
-        for cell in needed.head(SHOWN_CELLS).itertuples():
-            cells.append(f"{cell.group}, {cell.label}: {cell.more:,}")
-        if len(needed) > SHOWN_CELLS:
-            cells.append(f"and {len(needed) - SHOWN_CELLS} other cells")
-        if cells:
-            more = "; ".join(cells)
+        cells = self.table[self.table["metric"] == name]
+        empty = []
+        for cell in cells[cells["count"] == 0].itertuples():
+            empty.append(f"{cell.group}, {cell.label}")
+        if empty:
+            lines.append(f"{'':<28} no points of {_first_few(empty)}")
+        needed = []
+        for cell in self.needed[self.needed["metric"] == name].itertuples():
+            needed.append(f"{cell.group}, {cell.label}: {cell.more:,}")
+        if needed:
+            more = _first_few(needed)
             lines.append(f"{'':<28} more points would tell, as it looks now: {more}")
         return lines
+
+
+def _first_few(cells: list[str]) -> str:
+    """The first cells, and how many others there are."""
+    shown = cells[:SHOWN_CELLS]
+    if len(cells) > SHOWN_CELLS:
+        shown.append(f"and {len(cells) - SHOWN_CELLS} other cells")
+    return "; ".join(shown)
 
 
 def audit(
@@ -354,6 +186,7 @@ def audit(
     *,
     positive_labels: ArrayLike | None = None,
     label_names: Sequence[Any] | None = None,
+    unlabelled: tuple[ArrayLike, Any] | None = None,
 ) -> Audit:
     """Coverage of every label in every group, and whether the groups are close enough.
 
@@ -365,9 +198,10 @@ def audit(
         True labels, from 0 to K - 1 or by name.
     groups : (n,), or several columns
         One group per point, or one per combination of the columns. Points without a
-        group form the group "missing".
+        group form the group "missing". Unused categories are declared groups, which
+        are compared too.
     metrics : names, or your own metrics
-        One or several; by default all of `METRICS`.
+        One or several, each of another name; by default all of `METRICS`.
     closeness : float or dict, optional
         What is allowed; by default 0.1, for ratios 0.8. A dict gives it by metric. A
         number is for the differences, and for ratios only where nothing else is asked
@@ -377,10 +211,15 @@ def audit(
     confidence : float
         Of every interval and every verdict.
     positive_labels : labels, optional
-        Those that are compared; by default all but the first.
+        Those that are compared. By default all but the first where labels are 0 to
+        K - 1, and all of them where they have names.
     label_names : (K,), optional
         What the labels are called; by default as the columns of a data frame, or 0 to
         K - 1.
+    unlabelled : (sets_or_scores, groups), optional
+        More points of the same population, whose true labels are not known. They count
+        for demographic parity and disparate impact, which do not look at the true label;
+        all else is computed from the points with labels.
 
     Returns
     -------
@@ -401,34 +240,113 @@ def audit(
     1      1     b    100       0.7
     """
     gamma = 1 - as_fraction(confidence, "confidence")
-    if label_names is None and isinstance(sets_or_scores, pd.DataFrame):
-        label_names = list(sets_or_scores.columns)
+    if label_names is None:
+        label_names = column_names(sets_or_scores)
     sets = _sets_at_threshold(sets_or_scores, threshold)
     n, n_classes = sets.shape
     names = _names_of_labels(label_names, n_classes)
-    y = as_labels(_label_codes(y, names, "y"), n, n_classes)
-    people = groups_with_missing(groups, n)
-    if positive_labels is not None:
-        positive_labels = _label_codes(positive_labels, names, "positive_labels")
-    labels = as_positive_labels(positive_labels, n_classes)
-    if isinstance(metrics, str | FairnessMetric):
-        metrics = [metrics]
-    asked = [get_metric(metric) for metric in metrics]
+    true_labels = as_labels(label_codes(y, names, "y"), n, n_classes)
+    labels = positive_codes(positive_labels, names)
+    asked = _as_metrics(metrics)
     allowed = _closeness_by_metric(closeness, asked)
-    counts = CellCounts.from_sets(sets, y, people)
+    if unlabelled is None:
+        people = groups_with_missing(groups, n)
+        counts = CellCounts.from_sets(sets, true_labels, people)
+        counts_of_all = counts
+        n_more = 0
+    else:
+        more_sets, more_groups = _unlabelled_sets(unlabelled, threshold, names)
+        n_more = len(more_sets)
+        people, others = groups_of_both(groups, n, more_groups, n_more)
+        counts = CellCounts.from_sets(sets, true_labels, people)
+        counts_of_all = counts + _counts_without_labels(more_sets, others)
     shares = {}
+    judges = {}
     for metric in asked:
         own_counts = counts
-        if not metric.is_built_in:
-            own_counts = CellCounts.from_sets(sets, y, people, metric, labels)
+        is_overlapping = False
+        if _needs_no_labels(metric):
+            own_counts = counts_of_all
+        elif not metric.is_built_in:
+            own_counts = CellCounts.from_sets(sets, true_labels, people, metric, labels)
+            is_overlapping = _is_overlapping(metric, true_labels, people, labels)
         shares[metric.name] = own_counts.shares(metric, labels)
+        judges[metric.name] = Judge(allowed[metric.name], gamma, is_overlapping)
     return Audit(
         table=_cell_table(list(shares.values()), names, gamma),
-        disparities=_disparity_table(shares, names, gamma, allowed),
+        disparities=_disparity_table(shares, names, judges),
         sizes=_size_table(counts, gamma),
         confidence=float(confidence),
         shares=shares,
+        judges=judges,
+        n_unlabelled=n_more,
     )
+
+
+def _as_metrics(
+    metrics: str | FairnessMetric | Iterable[str | FairnessMetric],
+) -> list[FairnessMetric]:
+    """The metrics asked for, no two of one name."""
+    if isinstance(metrics, str | FairnessMetric):
+        metrics = [metrics]
+    asked: list[FairnessMetric] = []
+    for metric in metrics:
+        found = get_metric(metric)
+        if any(other.name == found.name for other in asked):
+            raise ValueError(
+                f"metrics: found {found.name!r} twice; wanted another name for each"
+            )
+        asked.append(found)
+    return asked
+
+
+def _needs_no_labels(metric: FairnessMetric) -> bool:
+    """Whether its cells are the groups, whatever the true labels."""
+    is_coverage = metric.per_label and not metric.is_predictive
+    is_any = set(metric.conditions) == {Condition.ANY}
+    return metric.is_built_in and is_coverage and is_any
+
+
+def _is_overlapping(
+    metric: FairnessMetric, y: np.ndarray, groups: Groups, labels: list[int]
+) -> bool:
+    """Whether a point lies in the cells of two groups."""
+    for label in labels:
+        for filter_ in metric.filters:
+            masks = group_masks(filter_, y, groups, label)
+            if np.sum(masks, axis=0).max() > 1:
+                return True
+    return False
+
+
+def _unlabelled_sets(
+    unlabelled: Any, threshold: ArrayLike | None, names: list[Any]
+) -> tuple[np.ndarray, Any]:
+    """The sets of points without labels, for the same labels, and their groups."""
+    if not isinstance(unlabelled, tuple | list) or len(unlabelled) != 2:
+        raise ValueError(
+            f"unlabelled: found {type(unlabelled).__name__}; "
+            "wanted (sets_or_scores, groups)"
+        )
+    sets_or_scores, groups = unlabelled
+    try:
+        sets = _sets_at_threshold(sets_or_scores, threshold)
+    except ValueError as error:
+        raise ValueError(f"unlabelled {error}") from None
+    columns = column_names(sets_or_scores)
+    if sets.shape[1] != len(names) or columns not in (None, names):
+        found = columns or f"{sets.shape[1]} columns"
+        raise ValueError(f"unlabelled: found {found}; wanted one per label, {names}")
+    return sets, groups
+
+
+def _counts_without_labels(sets: np.ndarray, groups: Groups) -> CellCounts:
+    """Counts of points whose true label is not known.
+
+    It is taken to be the first one. That does not matter to metrics that add up all true
+    labels, and no other metric may use these counts.
+    """
+    return CellCounts.from_sets(sets, np.zeros(len(sets), np.int64), groups)
 
 
 def _sets_at_threshold(
@@ -448,85 +366,13 @@ def _names_of_labels(label_names: Sequence[Any] | None, n_classes: int) -> list[
     if label_names is None:
         names = list(range(n_classes))
     else:
-        names = [plain(name) for name in label_names]
+        names = list(label_names)
     if n_classes < 2 or len(names) != n_classes:
         raise ValueError(
             f"sets: found {n_classes} columns for the labels {names}; "
             "wanted one per label, at least two"
         )
     return names
-
-
-def _label_codes(values: ArrayLike, names: list[Any], argument: str) -> ArrayLike:
-    """Labels given by name as 0 to K - 1.
-
-    Integers are taken for codes unless there are integers among the names.
-    """
-    if values is None or names == list(range(len(names))):
-        return values
-    array = np.atleast_1d(as_array(values))
-    names_have_integers = any(isinstance(name, int) for name in names)
-    if array.dtype.kind in "iu" and not names_have_integers:
-        return array
-    codes = pd.Index(names, dtype=object).get_indexer(pd.Index(array, dtype=object))
-    if (codes < 0).any():
-        row = int((codes < 0).argmax())
-        raise ValueError(
-            f"{argument}: found {plain(array[row])!r} in row {row}; wanted one of {names}"
-        )
-    return codes
-
-
-def groups_with_missing(values: Any, n: int) -> Groups:
-    """Groups in the order of their names, numbers as numbers.
-
-    Parameters
-    ----------
-    values : (n,), or several columns
-        Points without a value are in the group "missing", which is the last one.
-    n : int
-        The number of points.
-
-    Returns
-    -------
-    Groups
-        As they are if they are `Groups` already.
-
-    Examples
-    --------
-    >>> groups_with_missing(["b", None, "10", "9"], 4).names
-    ['9', '10', 'b', 'missing']
-    """
-    if values is None or isinstance(values, Groups):
-        return as_groups(values, n)
-    if isinstance(values, list | tuple):
-        values = pd.DataFrame(values)
-    elif not isinstance(values, pd.DataFrame | pd.Series):
-        values = as_array(values)
-    is_missing = np.asarray(pd.isna(values))
-    if is_missing.any():
-        table = pd.DataFrame(values).astype(object)
-        values = table.mask(is_missing.reshape(len(values), -1), MISSING)
-    groups = as_groups(values, n)
-    if len(groups) < 2:
-        raise ValueError(
-            f"groups: every point is in {groups.names[0]!r}; "
-            "wanted at least two groups to compare"
-        )
-    order = sorted(range(len(groups)), key=lambda code: _sort_key(groups.names[code]))
-    rank = np.argsort(order)
-    return Groups(rank[groups.codes], [groups.names[code] for code in order])
-
-
-def _sort_key(name: Any) -> list[tuple[bool, float, str]]:
-    """Numbers first, then words, then "missing"; column by column."""
-    keys = []
-    for part in np.atleast_1d(name).tolist():
-        try:
-            keys.append((part == MISSING, float(part), ""))
-        except (TypeError, ValueError):
-            keys.append((part == MISSING, np.inf, str(part)))
-    return keys
 
 
 def _closeness_by_metric(
@@ -550,8 +396,8 @@ def _closeness_by_metric(
             )
     allowed = {}
     for metric in metrics:
-        value = given.get(metric.name, metric.default_closeness)
-        allowed[metric.name] = as_fraction(value, "closeness", include_one=True)
+        value = given.get(metric.name)
+        allowed[metric.name] = metric.allowed(value, stacklevel=4)
     return allowed
 
 
@@ -607,20 +453,17 @@ def _cell_columns(
 def _disparity_table(
     shares: Mapping[str, Shares],
     names: list[Any],
-    gamma: float,
-    allowed: Mapping[str, float],
+    judges: Mapping[str, Judge],
 ) -> pd.DataFrame:
     """The disparity of every metric, its interval, its verdict, and where it is."""
     rows = []
     for name, own in shares.items():
-        rows.append(_disparity_row(own, names, gamma, allowed[name]))
+        rows.append(_disparity_row(own, names, judges[name]))
     index = pd.Index(list(shares), name="metric")
     return pd.DataFrame(rows, columns=DISPARITY_COLUMNS, index=index)
 
 
-def _disparity_row(
-    shares: Shares, names: list[Any], gamma: float, closeness: float
-) -> dict[str, Any]:
+def _disparity_row(shares: Shares, names: list[Any], judge: Judge) -> dict[str, Any]:
     """The disparity of one metric, and the label, condition and groups where it is."""
     losses = shares.losses
     label, part = np.unravel_index(losses.argmax(), losses.shape)
@@ -630,14 +473,13 @@ def _disparity_row(
     if not np.isnan(values).all():
         highest = shares.group_names[np.nanargmax(values)]
         lowest = shares.group_names[np.nanargmin(values)]
-    bounds = DisparityBounds.from_shares(shares, gamma)
-    lower, upper = bounds.interval
+    lower, upper = disparity_interval(shares, judge.gamma)
     return {
         "disparity": shares.disparity,
         "lower": lower,
         "upper": upper,
-        "closeness": closeness,
-        "verdict": bounds.verdict(closeness),
+        "closeness": judge.closeness,
+        "verdict": judge.verdict(shares),
         "label": _compared_labels(shares, names)[label],
         "condition": _condition_names(shares.metric)[part],
         "highest": highest,
