@@ -345,8 +345,8 @@ def default_grid(top: float = 1.0) -> np.ndarray:
     >>> len(grid), float(grid[0]), float(grid[-1])
     (1002, 0.0, 1.0)
     """
-    even = np.linspace(0, top, 601)
-    crowded = top * (1 - 10 ** np.linspace(-5, -0.5, 401))
+    even = top * np.arange(601) / 600
+    crowded = top * (1 - 10 ** (-5 + 4.5 * np.arange(401) / 400))
     return np.unique(np.concatenate([even, crowded]))
 
 

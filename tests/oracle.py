@@ -229,9 +229,9 @@ def last_accepted(thresholds, values, limit, base):
 
 def default_grid():
     """601 even points, and 401 that crowd towards 1."""
-    even = [i / 600 for i in range(601)]
-    crowded = [1 - 10 ** (-5 + 4.5 * i / 400) for i in range(401)]
-    return even + crowded
+    even = np.arange(601) / 600
+    crowded = 1 - 10 ** (-5 + 4.5 * np.arange(401) / 400)
+    return [*even, *crowded]
 
 
 def search(
