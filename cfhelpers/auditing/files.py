@@ -335,12 +335,7 @@ def audit_file(
     scores = None
     thresholds = None
     if predictions.kind == SETS:
-        if given_threshold:
-            raise ValueError(
-                f"threshold: found {threshold} for sets; "
-                "it goes with probabilities or scores"
-            )
-        sets = predictions.values.astype(bool)
+        sets = _sets_in_file(predictions, given_threshold)
     else:
         scores = _label_scores(predictions, score, seed)
         if finds_threshold:
@@ -376,6 +371,16 @@ def audit_file(
         audited=audited,
         audits=audits,
     )
+
+
+def _sets_in_file(predictions: Predictions, threshold: list[Any]) -> np.ndarray:
+    """The sets of the file, for which a threshold makes no sense."""
+    if threshold:
+        found = ", ".join(map(str, threshold))
+        raise ValueError(
+            f"threshold: found {found} for sets; it goes with probabilities or scores"
+        )
+    return predictions.values.astype(bool)
 
 
 def _label_scores(predictions: Predictions, score: str, seed: int) -> np.ndarray:
