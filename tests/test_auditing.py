@@ -642,6 +642,13 @@ def test_a_declared_group_without_points_blocks_within_and_is_named():
     assert (found.needed["group"] == "g2").all()
 
 
+def test_a_declared_group_stays_declared_beside_points_without_a_group():
+    groups = pd.Categorical(["a", "b", None] * 10, categories=["a", "b", "c"])
+    found = audit(np.ones((30, 2), bool), np.ones(30, int), groups)
+    counts = {"a": 10, "b": 10, "c": 0, "missing": 10}
+    assert found.sizes["count"].to_dict() == counts
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cell_without_points_never_causes_beyond(name):
     """Group b has no set that holds label 1, or no points at all."""
