@@ -32,7 +32,7 @@ from cfhelpers._ordering import CellMap, Places, SortedScores, sort_scores
 from cfhelpers.bounds import next_staircase
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.groups import as_groups, as_pools
-from cfhelpers.metrics import Condition, FairnessMetric, Quantity, get_metric
+from cfhelpers.metrics import FairnessMetric, Quantity, get_metric
 
 ROUNDING = 1e-9  # by so much a score may lie above 1 and still count as 1
 TOLERANCE = 1e-12  # a gap of exactly c may lie this far above it in floating point
@@ -71,8 +71,9 @@ class FairThreshold:
     satisfied : bool
         False only when even the full set fails, as for plain predictive parity it can.
     bound : float64 (K,)
-        Gap or ratio at the threshold on the calibration data; NaN for labels that need
-        not be fair.
+        A bound on the calibration data: of the gap or ratio at the threshold, by the
+        paper's rule or by the test. No confidence limit, since the same data chose the
+        threshold. NaN for labels that need not be fair.
     smallest_closeness : float
         The least c (for ratios the largest) that a finite threshold reaches; NaN if q̂ is
         infinite.
@@ -478,17 +479,12 @@ class Calibration:
 
     def _check_needs_no_labels(self, metric: FairnessMetric) -> None:
         """Unlabelled points, and pools, are for metrics whose cells are the groups."""
-        needs_no_labels = (
-            metric.per_label
-            and not metric.is_predictive
-            and set(metric.conditions) == {Condition.ANY}
-        )
         has_more = len(self.y) > self.n_labelled
         for name, is_given in (
             ("unlabelled", has_more),
             ("pool_sizes", self.pools is not None),
         ):
-            if is_given and not needs_no_labels:
+            if is_given and metric.needs_labels:
                 raise ValueError(
                     f"{name}: found some for {metric.name}; they are for "
                     "demographic_parity and disparate_impact, which do not look at the "

@@ -145,6 +145,12 @@ class FairnessMetric:
         return self.quantity != Quantity.TRUE_LABEL_COVERAGE
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether it looks at true labels; demographic parity, for one, does not."""
+        is_any = set(self.conditions) == {Condition.ANY}
+        return self.is_predictive or not self.per_label or not is_any
+
+    @property
     def default_closeness(self) -> float:
         """The four-fifths rule for ratios; a tenth for differences."""
         if self.is_ratio:

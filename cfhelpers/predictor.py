@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cfhelpers import __version__, conformal, control, scores
+from cfhelpers import __version__, conformal, control, fairness, scores
 from cfhelpers._checks import (
     as_array,
     as_flag,
@@ -523,10 +523,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         """Places of the positive labels."""
         every = list(range(len(self.classes_)))
         if self.positive_labels is None:
-            numbers = {plain(label): code for code, label in enumerate(self.classes_)}
-            if set(numbers) == set(every) and len(every) > 1:
-                return [code for code in every if code != numbers[0]]
-            return every
+            names = [plain(label) for label in self.classes_]
+            return fairness.positive_codes(None, names) or every
         given = np.atleast_1d(as_array(self.positive_labels))
         if given.dtype == bool and self.classes_.dtype != bool:
             raise ValueError(

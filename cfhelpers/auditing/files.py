@@ -29,7 +29,9 @@ USUAL_METRICS = (
     "disparate_impact",
     "overall_accuracy_equality",
 )
-GRID_POINTS = 10_001
+# For scores of the file's own, whose range is not known: thresholds that no row chose.
+LARGE_SCORES = 10 ** (np.arange(2001) / 1000 * 3)
+WIDE_GRID = np.concatenate([-LARGE_SCORES, control.default_grid(), LARGE_SCORES])
 DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
 EFFECT_COLUMNS = ["disparity", "lower", "upper", "closeness", "verdict"]
 
@@ -159,14 +161,13 @@ class FileAudit:
         return self.audits[by].disparities["closeness"][metric]
 
     def _grid(self, scores: np.ndarray) -> np.ndarray | None:
-        """Thresholds for the guarantee, which must not have seen the calibration rows.
+        """Thresholds for the guarantee, which neither calibration nor audited rows chose.
 
-        None, which means the usual grid, where no score is above 1.
+        None, which means the usual grid, where scores are between 0 and 1.
         """
-        if scores.max() <= 1:
+        if scores.max() <= 1 + control.ROUNDING and scores.min() >= 0:
             return None
-        shares = np.linspace(0, 1, GRID_POINTS)
-        return np.quantile(scores[~self.calibration], shares, method="lower")
+        return WIDE_GRID
 
     def _fair_threshold(
         self, scores: np.ndarray, by: str, metric: str, **options: Any

@@ -27,7 +27,7 @@ from cfhelpers.conformal import prediction_sets
 from cfhelpers.control import MANY
 from cfhelpers.fairness import column_names, label_codes, positive_codes
 from cfhelpers.groups import Groups
-from cfhelpers.metrics import METRICS, Condition, FairnessMetric, get_metric
+from cfhelpers.metrics import METRICS, FairnessMetric, get_metric
 
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
 IN_SET = "held"  # the condition of predictive values: points whose set holds the label
@@ -265,7 +265,7 @@ def audit(
     for metric in asked:
         own_counts = counts
         is_overlapping = False
-        if _needs_no_labels(metric):
+        if not metric.needs_labels:
             own_counts = counts_of_all
         elif not metric.is_built_in:
             own_counts = CellCounts.from_sets(sets, true_labels, people, metric, labels)
@@ -298,13 +298,6 @@ def _as_metrics(
             )
         asked.append(found)
     return asked
-
-
-def _needs_no_labels(metric: FairnessMetric) -> bool:
-    """Whether its cells are the groups, whatever the true labels."""
-    is_coverage = metric.per_label and not metric.is_predictive
-    is_any = set(metric.conditions) == {Condition.ANY}
-    return metric.is_built_in and is_coverage and is_any
 
 
 def _is_overlapping(
