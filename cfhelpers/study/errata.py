@@ -1,0 +1,723 @@
+"""The bugs of the authors' release, each behind a switch, to see what it moves.
+
+Each is a small function that does what the release does. Its docstring names the correct
+function that it replaces. Nothing else imports this module: it is for the notebook that
+runs the errata. The switches of CFGNN are not here.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from cfhelpers._checks import (
+    as_adjacency,
+    as_float_column,
+    as_fraction,
+    as_positive_labels,
+)
+from cfhelpers.cells import CellCounts
+from cfhelpers.conformal import conformal_quantile, prediction_sets
+from cfhelpers.datasets import Dataset, resplit, tune_halves
+from cfhelpers.graph_scores import STREAM, held_out_size, mix, neighbour_mean
+from cfhelpers.groups import as_groups
+from cfhelpers.metrics import get_metric
+from cfhelpers.study import batch_gcp, experiments
+from cfhelpers.study.models import BaseModel
+from cfhelpers.study.scoring import DIFFUSIONS, ScoredSplit, score_split
+
+LOOPS_AT_LOADING = 1  # the release adds loops when it loads a graph, too
+# How the release's solver of BatchGCP takes its steps, and when it stops.
+LEARNING_RATE = 0.05
+MOMENTUM = 0.5
+BATCH = 2048
+TRAINING_SHARE = 0.8
+LEAST_EPOCHS = 51  # the first, and 50 without much improvement
+
+CLOSENESS = (0.1,)  # of `moves`; ratios are asked for four fifths
+METRICS = (
+    "demographic_parity",
+    "equal_opportunity",
+    "predictive_equality",
+    "equalized_odds",
+    "disparate_impact",
+)
+
+
+@dataclass(frozen=True)
+class Errata:
+    """Which bugs of the release are on; `str()` names them.
+
+    Attributes
+    ----------
+    quantile : bool
+        q̂ is one order statistic too high: `quantile_one_rank_up`.
+    self_loops : bool
+        A node is among its own neighbours, once more after every re-split:
+        `neighbour_mean_with_loops`.
+    composed_tuning : bool
+        DAPS tries each diffusion on scores that the ones before have diffused:
+        `composed_candidates`.
+    halves_by_index : bool
+        The first half of the tuning rows gives the threshold and the second half the
+        sizes: `size_by_index`.
+    early_gcp : bool
+        BatchGCP's solver stops before it has converged: `fit_stopped_early`.
+    unlabelled_at_minus_one : bool
+        Unlabelled nodes have probabilities of −1: `unlabelled_at_minus_one`.
+
+    Examples
+    --------
+    >>> print(Errata(self_loops=True, composed_tuning=True))
+    self_loops + composed_tuning
+    >>> print(Errata())
+    none
+    """
+
+    quantile: bool = False
+    self_loops: bool = False
+    composed_tuning: bool = False
+    halves_by_index: bool = False
+    early_gcp: bool = False
+    unlabelled_at_minus_one: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The switches that are on."""
+        return [field.name for field in fields(self) if getattr(self, field.name)]
+
+    def __str__(self) -> str:
+        return " + ".join(self.names) or "none"
+
+
+def alone_and_together() -> list[Errata]:
+    """Each erratum alone, then all of them together.
+
+    Returns
+    -------
+    list of Errata
+
+    Examples
+    --------
+    >>> [str(errata) for errata in alone_and_together()[:2]]
+    ['quantile', 'self_loops']
+    """
+    names = [field.name for field in fields(Errata)]
+    alone = [Errata(**{name: True}) for name in names]
+    return [*alone, Errata(**dict.fromkeys(names, True))]
+
+
+def quantile_one_rank_up(scores: ArrayLike, alpha: float) -> float:
+    """The release's q̂: the order statistic after the right one, and never infinite.
+
+    The right one is `conformal.conformal_quantile`, the k-th smallest of n scores. The
+    release asks for the quantile at level k/n "or higher". That lies between the k-th and
+    the (k + 1)-th score, so it gets the latter. Where k ≥ n it gets the largest score.
+
+    Parameters
+    ----------
+    scores : numbers (n,)
+        The score of the true label of every calibration point.
+    alpha : float in (0, 1)
+
+    Returns
+    -------
+    float
+        One of the scores.
+
+    Examples
+    --------
+    >>> scores = [0.1, 0.2, 0.3, 0.4]
+    >>> conformal_quantile(scores, alpha=0.5), quantile_one_rank_up(scores, alpha=0.5)
+    (0.3, 0.4)
+    >>> conformal_quantile(scores, alpha=0.1), quantile_one_rank_up(scores, alpha=0.1)
+    (inf, 0.4)
+    """
+    ordered = np.sort(as_float_column(scores, "scores"))
+    n = len(ordered)
+    right_rank = conformal_quantile(np.arange(1, n + 1), alpha)
+    rank = int(min(right_rank + 1, n))
+    return float(ordered[rank - 1])
+
+
+def neighbour_mean_with_loops(
+    edge_index: ArrayLike, n: int, loops: int
+) -> sparse.csr_array:
+    """The matrix that averages over neighbours and, several times, the node itself.
+
+    The right one is `graph_scores.neighbour_mean`. The release adds a loop to every node
+    when it loads the graph and another with every re-split, and removes none.
+
+    Parameters
+    ----------
+    edge_index : array of int, shape (2, E)
+        Edges in either direction.
+    n : int
+        Number of nodes.
+    loops : int
+        How often a node is among its own neighbours, from 1.
+
+    Returns
+    -------
+    sparse array, shape (n, n)
+
+    Examples
+    --------
+    >>> neighbour_mean_with_loops([[0], [1]], 3, loops=3).toarray()
+    array([[0.75, 0.25, 0.  ],
+           [0.25, 0.75, 0.  ],
+           [0.  , 0.  , 1.  ]])
+    """
+    if loops < 1:
+        raise ValueError(f"loops: found {loops!r}; wanted an integer from 1")
+    adjacency = as_adjacency(edge_index, n).astype(np.float64)
+    with_loops = adjacency + loops * sparse.eye_array(n)
+    return (sparse.diags_array(1 / with_loops.sum(axis=1)) @ with_loops).tocsr()
+
+
+def unlabelled_at_minus_one(
+    scores: np.ndarray, y: np.ndarray, u: np.ndarray
+) -> np.ndarray:
+    """APS scores in which the unlabelled rows have a probability of −1 for every label.
+
+    The right ones are `scores.aps` of the model's probabilities, for every row. The
+    release predicts for labelled nodes only and leaves −1 for the others. The label that
+    is ranked r-th then has the score −r + u. DAPS mixes these into the scores of labelled
+    neighbours. All labels tie; they are taken in their order here.
+
+    Parameters
+    ----------
+    scores : array, shape (n, K)
+        APS scores of every row.
+    y : array of int, shape (n,)
+        −1 for unlabelled rows.
+    u : array, shape (n,)
+        One number in [0, 1] per row.
+
+    Returns
+    -------
+    array, shape (n, K)
+
+    Examples
+    --------
+    >>> scores = np.array([[0.5, 0.75], [0.5, 0.75]])
+    >>> unlabelled_at_minus_one(scores, np.array([1, -1]), np.array([0.25, 0.25]))
+    array([[ 0.5 ,  0.75],
+           [-0.75, -1.75]])
+    """
+    ranks = np.arange(1, scores.shape[1] + 1)
+    changed = scores.copy()
+    is_unlabelled = y < 0
+    changed[is_unlabelled] = u[is_unlabelled, None] - ranks
+    return changed
+
+
+def candidates(
+    scores: np.ndarray, averaging: sparse.csr_array, diffusions: Iterable[float]
+) -> Iterator[tuple[float, np.ndarray]]:
+    """Each δ with the scores that it gives: one diffusion of the same scores.
+
+    This is the right way, as `scoring.tune_daps` does it.
+
+    Parameters
+    ----------
+    scores : array, shape (n, K)
+    averaging : sparse array, shape (n, n)
+        The mean over neighbours.
+    diffusions : numbers
+        The δ to try.
+
+    Yields
+    ------
+    (float, array of shape (n, K))
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0], [0.0]])
+    >>> tried = candidates(scores, neighbour_mean([[0], [1]], 2), [0.5, 0.25])
+    >>> [(diffusion, values.ravel().tolist()) for diffusion, values in tried]
+    [(0.5, [0.5, 0.5]), (0.25, [0.75, 0.25])]
+    """
+    means = averaging @ scores
+    for diffusion in diffusions:
+        yield diffusion, mix(scores, means, diffusion)
+
+
+def composed_candidates(
+    scores: np.ndarray, averaging: sparse.csr_array, diffusions: Iterable[float]
+) -> Iterator[tuple[float, np.ndarray]]:
+    """Each δ with a diffusion of the scores that the δ before has left.
+
+    The right way is `candidates`. So a δ is judged by scores that all the δ before it
+    have smoothed, while the δ that is chosen is applied only once.
+
+    Parameters
+    ----------
+    scores, averaging, diffusions
+        As in `candidates`.
+
+    Yields
+    ------
+    (float, array of shape (n, K))
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0], [0.0]])
+    >>> tried = composed_candidates(scores, neighbour_mean([[0], [1]], 2), [0.5, 0.25])
+    >>> [(diffusion, values.ravel().tolist()) for diffusion, values in tried]
+    [(0.5, [0.5, 0.5]), (0.25, [0.5, 0.5])]
+    """
+    for diffusion in diffusions:
+        scores = mix(scores, averaging @ scores, diffusion)
+        yield diffusion, scores
+
+
+def size_by_index(
+    scores: np.ndarray, y: np.ndarray, alpha: float, is_one_rank_up: bool = False
+) -> float:
+    """Mean set size in the second half of the rows, by the first half's threshold.
+
+    The right one is `graph_scores.held_out_size`, in which even and odd rows take their
+    threshold from each other. The rows of a file may be in an order that means something.
+
+    Parameters
+    ----------
+    scores : array, shape (n, K)
+    y : array of int, shape (n,)
+        True labels.
+    alpha : float
+        Miscoverage.
+    is_one_rank_up : bool
+        Take the threshold by `quantile_one_rank_up`.
+
+    Returns
+    -------
+    float
+        Labels per set.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.2, 0.9], [0.1, 0.8], [0.15, 0.1], [0.15, 0.4]])
+    >>> size_by_index(scores, np.array([0, 0, 0, 0]), 0.5)  # the threshold is 0.2
+    1.5
+    """
+    n_first = (len(scores) + 1) // 2
+    first = slice(0, n_first)
+    second = slice(n_first, None)
+    return _size(scores, y, alpha, [(second, first)], is_one_rank_up)
+
+
+def _size(
+    scores: np.ndarray,
+    y: np.ndarray,
+    alpha: float,
+    halves: Sequence[tuple[slice, slice]],
+    is_one_rank_up: bool,
+) -> float:
+    """Mean set size of rows, over pairs (the rows, those that give their threshold)."""
+    in_sets = []
+    for rows, others in halves:
+        threshold = _quantile(
+            _of_labels(scores[others], y[others]), alpha, is_one_rank_up
+        )
+        in_sets.append(scores[rows] <= threshold)
+    return float(np.concatenate(in_sets).sum(axis=1).mean())
+
+
+def _of_labels(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The scores of the true labels."""
+    return scores[np.arange(len(y)), y]
+
+
+def _quantile(scores: np.ndarray, alpha: float, is_one_rank_up: bool) -> float:
+    """q̂, right or one rank up."""
+    if is_one_rank_up:
+        return quantile_one_rank_up(scores, alpha)
+    return conformal_quantile(scores, alpha)
+
+
+def tuning_size(scores: np.ndarray, y: np.ndarray, alpha: float, errata: Errata) -> float:
+    """The size of sets by which tuning judges a candidate.
+
+    Parameters
+    ----------
+    scores : array, shape (n, K)
+        Of the tuning rows.
+    y : array of int, shape (n,)
+        True labels.
+    alpha : float
+        Miscoverage.
+    errata : Errata
+        `halves_by_index` and `quantile` matter.
+
+    Returns
+    -------
+    float
+        Labels per set.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.2, 0.9], [0.1, 0.8], [0.15, 0.1], [0.15, 0.4]])
+    >>> y = np.array([0, 0, 0, 0])
+    >>> tuning_size(scores, y, 0.5, Errata())
+    1.0
+    >>> tuning_size(scores, y, 0.5, Errata(halves_by_index=True))
+    1.5
+    """
+    if errata.halves_by_index:
+        return size_by_index(scores, y, alpha, errata.quantile)
+    if errata.quantile:
+        even = slice(0, None, 2)
+        odd = slice(1, None, 2)
+        return _size(scores, y, alpha, [(even, odd), (odd, even)], is_one_rank_up=True)
+    return held_out_size(scores, y, alpha)
+
+
+def tune_daps_as_released(
+    scores: np.ndarray,
+    y: np.ndarray,
+    averaging: sparse.csr_array,
+    tune: np.ndarray,
+    errata: Errata,
+    alpha: float = 0.1,
+    diffusions: Iterable[float] = DIFFUSIONS,
+) -> tuple[np.ndarray, dict[str, float]]:
+    """DAPS, once, with the δ that gives the smallest sets on some rows.
+
+    The right one is `scoring.tune_daps`; without an erratum they are the same.
+
+    Parameters
+    ----------
+    scores : array, shape (n, K)
+    y : array of int, shape (n,)
+        Labels; those outside `tune` are not looked at.
+    averaging : sparse array, shape (n, n)
+        The mean over neighbours.
+    tune : array of int
+        The rows that choose.
+    errata : Errata
+        `composed_tuning`, `halves_by_index` and `quantile` matter.
+    alpha : float
+        Miscoverage.
+    diffusions : numbers
+        The δ to try, in this order.
+
+    Returns
+    -------
+    scores : array, shape (n, K)
+    chosen : dict
+        "diffusion"; the first of equals.
+
+    Examples
+    --------
+    >>> scores = np.random.default_rng(0).random((6, 2))
+    >>> averaging = neighbour_mean([[0, 1, 2], [3, 4, 5]], 6)
+    >>> composed = Errata(composed_tuning=True)
+    >>> values, chosen = tune_daps_as_released(
+    ...     scores, np.zeros(6, int), averaging, np.arange(6), composed
+    ... )
+    >>> values.shape, sorted(chosen)
+    ((6, 2), ['diffusion'])
+    """
+    if errata.composed_tuning:
+        tried = composed_candidates(scores, averaging, diffusions)
+    else:
+        tried = candidates(scores, averaging, diffusions)
+    chosen: dict[str, float] = {}
+    smallest = np.inf
+    for diffusion, values in tried:
+        size = tuning_size(values[tune], y[tune], alpha, errata)
+        if not chosen or size < smallest:
+            smallest = size
+            chosen = {"diffusion": diffusion}
+    return mix(scores, averaging @ scores, **chosen), chosen
+
+
+def least_steps(n: int) -> int:
+    """The least number of steps that the release's solver of BatchGCP takes.
+
+    It takes them on batches of four fifths of the points, and stops when 50 epochs in a
+    row have each lowered the loss on the other fifth by less than .001. A group's share
+    of this loss is its share of the points, so that small groups hardly count.
+
+    Parameters
+    ----------
+    n : int
+        Calibration points.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> least_steps(7_500)
+    153
+    """
+    return LEAST_EPOCHS * (int(TRAINING_SHARE * n) // BATCH + 1)
+
+
+def fit_stopped_early(
+    scores: ArrayLike, groups: Any, alpha: float = 0.1, steps: int | None = None
+) -> batch_gcp.BatchGCP:
+    """BatchGCP after some gradient steps on its loss.
+
+    The right one is `batch_gcp.fit`: for disjoint groups each group's own conformal
+    quantile. A threshold begins at 0, and a step moves it in proportion to its group's
+    share of the points. So a small group's is still far below its optimum when the solver
+    stops, and the group is undercovered. Steps are on all points at once here, instead of
+    on random batches, with the release's learning rate and momentum.
+
+    Parameters
+    ----------
+    scores : (n,)
+        The calibration points' scores of their true labels.
+    groups : (n,)
+        One name per point.
+    alpha : float
+        The allowed miscoverage.
+    steps : int, optional
+        By default `least_steps`.
+
+    Returns
+    -------
+    BatchGCP
+
+    Examples
+    --------
+    >>> scores = [0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]
+    >>> groups = ["a"] * 4 + ["b"] * 4
+    >>> batch_gcp.fit(scores, groups, alpha=0.25).thresholds
+    {'a': 0.4, 'b': 0.9}
+    >>> early = fit_stopped_early(scores, groups, alpha=0.25, steps=10).thresholds
+    >>> round(early["a"], 2), round(early["b"], 2)
+    (0.26, 0.36)
+    """
+    values = as_float_column(scores, "scores").astype(np.float64)
+    alpha = as_fraction(alpha, "alpha")
+    found = as_groups(groups, len(values))
+    if steps is None:
+        steps = least_steps(len(values))
+    if steps < 0:
+        raise ValueError(f"steps: found {steps!r}; wanted an integer from 0")
+    thresholds = {}
+    for code, name in enumerate(found.names):
+        own = np.sort(values[found.codes == code])
+        # Groups are disjoint: the steps of one know nothing of the others but its share.
+        share = len(own) / len(values)
+        threshold = 0.0
+        velocity = 0.0
+        for _ in range(steps):
+            covered = np.searchsorted(own, threshold, side="right") / len(own)
+            gradient = share * (covered - (1 - alpha))
+            velocity = gradient + MOMENTUM * velocity
+            threshold -= LEARNING_RATE * (gradient + MOMENTUM * velocity)
+        thresholds[name] = float(threshold)
+    return batch_gcp.BatchGCP(conformal_quantile(values, alpha), thresholds)
+
+
+def score_split_as_released(
+    dataset: Dataset,
+    probs: ArrayLike,
+    parts: np.ndarray,
+    score: str,
+    seed: int,
+    errata: Errata,
+    alpha: float = 0.1,
+    *,
+    resplits: int | None = None,
+    **options: Any,
+) -> tuple[ScoredSplit, float]:
+    """Score every row, and give q̂, with some of the release's bugs.
+
+    The right one is `scoring.score_split`; without an erratum they are the same. All
+    scores know the erratum `quantile`; the others are DAPS's, but for `early_gcp`, which
+    is no matter of scores.
+
+    Parameters
+    ----------
+    dataset, probs, parts, score, seed, alpha
+        As in `scoring.score_split`.
+    errata : Errata
+    resplits : int, optional
+        How often the release has divided the rows anew when it scores, this time
+        included: so often it has added loops. By default seed + 1, as for a metric with
+        one c. For the others it goes on counting through c = .05, .10, .15, .20.
+    **options
+        Those of `graph_scores.cfgnn`.
+
+    Returns
+    -------
+    scored : ScoredSplit
+    quantile : float
+        q̂, from the calibration rows.
+
+    Examples
+    --------
+    >>> from cfhelpers.datasets import credit_probabilities, load_dataset
+    >>> credit = load_dataset("credit")
+    >>> probs, parts = credit_probabilities()
+    >>> right = score_split_as_released(credit, probs, parts, "tps", 0, Errata())
+    >>> bug = Errata(quantile=True)
+    >>> wrong = score_split_as_released(credit, probs, parts, "tps", 0, bug)
+    >>> right[1] < wrong[1]
+    True
+    """
+    if score == "daps":
+        if resplits is None:
+            resplits = seed + 1
+        scored = _score_daps(dataset, probs, parts, seed, errata, alpha, resplits)
+    else:
+        scored = score_split(dataset, probs, parts, score, seed, alpha=alpha, **options)
+    rows = scored.calibration
+    true_scores = _of_labels(scored.scores[rows], dataset.y[rows])
+    return scored, _quantile(true_scores, alpha, errata.quantile)
+
+
+def _score_daps(
+    dataset: Dataset,
+    probs: ArrayLike,
+    parts: np.ndarray,
+    seed: int,
+    errata: Errata,
+    alpha: float,
+    resplits: int,
+) -> ScoredSplit:
+    """DAPS on one split, with some of the release's bugs."""
+    if dataset.edge_index is None:
+        raise ValueError(
+            f"score: found 'daps' for {dataset.name} without edges; "
+            "load the dataset with its graph"
+        )
+    n = len(dataset)
+    scores = score_split(dataset, probs, parts, "aps", seed).scores
+    if errata.unlabelled_at_minus_one:
+        u = np.random.default_rng([seed, STREAM]).random(n)
+        scores = unlabelled_at_minus_one(scores, dataset.y, u)
+    if errata.self_loops:
+        loops = LOOPS_AT_LOADING + resplits
+        averaging = neighbour_mean_with_loops(dataset.edge_index, n, loops)
+    else:
+        averaging = neighbour_mean(dataset.edge_index, n)
+    new_parts = tune_halves(dataset, resplit(dataset, parts, seed), seed)
+    tune = np.flatnonzero(new_parts == "tune")
+    values, chosen = tune_daps_as_released(
+        scores, dataset.y, averaging, tune, errata, alpha
+    )
+    return ScoredSplit(
+        score="daps",
+        scores=values,
+        calibration=np.flatnonzero(new_parts == "calibration"),
+        test=np.flatnonzero(new_parts == "test"),
+        chosen=chosen,
+    )
+
+
+def moves(
+    dataset: Dataset,
+    base: BaseModel,
+    score: str,
+    splits: int,
+    errata_list: Sequence[Errata],
+    alpha: float = 0.1,
+    **options: Any,
+) -> pd.DataFrame:
+    """By how much each erratum moves what is reported, in the mean over splits.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+        Its probabilities, and its parts of the rows.
+    score : str
+    splits : int
+        How often calibration and test rows are divided anew.
+    errata_list : list of Errata
+        Such as `alone_and_together`.
+    alpha : float
+    **options
+        Those of `graph_scores.cfgnn`.
+
+    Returns
+    -------
+    DataFrame
+        erratum; arm: "base" (q̂), "single" and "classwise" (one λ, or one for each label,
+        by the paper's rule at c = .1, for ratios .8) and "batch_gcp"; metric; measure:
+        "efficiency" or "disparity"; before and after, without the erratum and with it.
+    """
+    keys = ["arm", "metric", "measure"]
+    means = []
+    for errata in [Errata(), *errata_list]:
+        rows: list[dict[str, Any]] = []
+        for split in range(splits):
+            rows += _measured_split(dataset, base, score, split, errata, alpha, options)
+        means.append(pd.DataFrame(rows).groupby(keys, sort=False)["value"].mean())
+    before, *after = means
+    tables = []
+    for errata, mean in zip(errata_list, after, strict=True):
+        table = pd.DataFrame({"before": before, "after": mean}).reset_index()
+        table.insert(0, "erratum", str(errata))
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _measured_split(
+    dataset: Dataset,
+    base: BaseModel,
+    score: str,
+    split: int,
+    errata: Errata,
+    alpha: float,
+    options: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """What every arm gives on the test rows of one split."""
+    scored, quantile = score_split_as_released(
+        dataset, base.probs, base.parts, score, split, errata, alpha, **options
+    )
+    calibration = experiments.calibrate(dataset, scored, alpha)
+    calibration.base = quantile
+    gcp = _fit_gcp(dataset, scored, errata, alpha)
+    scores = scored.scores[scored.test]
+    at_base = prediction_sets(scores, quantile)
+    by_gcp = gcp.sets(scores, dataset.groups[scored.test])
+    rows = []
+    for metric in METRICS:
+        sets = {"base": at_base}
+        for arm, is_classwise in (("single", False), ("classwise", True)):
+            search = calibration.search(metric, classwise=is_classwise)
+            (c,) = experiments.asked_closeness(metric, CLOSENESS)
+            sets[arm] = prediction_sets(scores, search.find(c).threshold)
+        sets["batch_gcp"] = by_gcp
+        for arm, own in sets.items():
+            for measure, value in _measures(dataset, scored.test, own, metric).items():
+                names = {"arm": arm, "metric": metric, "measure": measure}
+                rows.append(names | {"value": value})
+    return rows
+
+
+def _fit_gcp(
+    dataset: Dataset, scored: ScoredSplit, errata: Errata, alpha: float
+) -> batch_gcp.BatchGCP:
+    """BatchGCP on the calibration rows, at its optimum or stopped early."""
+    rows = scored.calibration
+    true_scores = _of_labels(scored.scores[rows], dataset.y[rows])
+    if errata.early_gcp:
+        return fit_stopped_early(true_scores, dataset.groups[rows], alpha)
+    return batch_gcp.fit(true_scores, dataset.groups[rows], alpha)
+
+
+def _measures(
+    dataset: Dataset, rows: np.ndarray, sets: np.ndarray, metric: str
+) -> dict[str, float]:
+    """Efficiency and disparity of the sets of some rows."""
+    groups = as_groups(dataset.groups[rows], len(rows))
+    counts = CellCounts.from_sets(sets, dataset.y[rows], groups)
+    positive_labels = as_positive_labels(None, dataset.n_classes)
+    return {
+        "efficiency": counts.set_sizes.sum() / len(rows),
+        "disparity": counts.shares(get_metric(metric), positive_labels).disparity,
+    }

@@ -1,0 +1,446 @@
+"""The release's bugs: each changes what it should, by hand, and none changes nothing."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from toy import EDGES, NODES, neighbours, toy
+
+from cfhelpers.conformal import conformal_quantile
+from cfhelpers.datasets import split
+from cfhelpers.graph_scores import daps, held_out_size, neighbour_mean
+from cfhelpers.scores import aps
+from cfhelpers.study import batch_gcp, errata, experiments
+from cfhelpers.study.errata import (
+    Errata,
+    alone_and_together,
+    composed_candidates,
+    fit_stopped_early,
+    least_steps,
+    moves,
+    neighbour_mean_with_loops,
+    quantile_one_rank_up,
+    score_split_as_released,
+    size_by_index,
+    tune_daps_as_released,
+    tuning_size,
+    unlabelled_at_minus_one,
+)
+from cfhelpers.study.models import BaseModel
+from cfhelpers.study.scoring import score_split
+
+NAMES = [str(one) for one in alone_and_together()[:-1]]
+DAPS_SWITCHES = [
+    "self_loops",
+    "composed_tuning",
+    "halves_by_index",
+    "unlabelled_at_minus_one",
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return toy(600, unlabelled=0.1)
+
+
+@pytest.fixture(scope="module")
+def parts(data):
+    return split(data, 0)
+
+
+@pytest.fixture(scope="module")
+def probs(data):
+    """What a model that knows the first feature would say."""
+    distance = (data.X["a"].to_numpy()[:, None] - np.arange(data.n_classes)) ** 2
+    weights = np.exp(-distance / 2)
+    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def base(probs, parts):
+    return BaseModel("made up", {}, 0, probs, parts, {}, 0.0, pd.DataFrame())
+
+
+# The switches
+
+
+def test_all_switches_are_off_unless_one_asks_for_them():
+    assert Errata().names == []
+    assert str(Errata()) == "none"
+
+
+def test_each_erratum_comes_alone_and_then_all_come_together():
+    *alone, together = alone_and_together()
+    assert [one.names for one in alone] == [[name] for name in NAMES]
+    assert together.names == NAMES
+    assert len(NAMES) == 6
+
+
+# The quantile
+
+
+def test_the_quantile_is_one_order_statistic_too_high():
+    scores = np.arange(1, 21) / 20
+    assert conformal_quantile(scores, 0.1) == 0.95  # the 19th of 20
+    assert quantile_one_rank_up(scores, 0.1) == 1.0
+    assert quantile_one_rank_up(scores[::-1], 0.5) == 0.6  # the 12th, not the 11th
+
+
+def test_the_quantile_is_never_infinite():
+    assert conformal_quantile([0.1, 0.7], 0.1) == math.inf
+    assert quantile_one_rank_up([0.1, 0.7], 0.1) == 0.7
+    assert quantile_one_rank_up([0.1, 0.7, 0.2], 0.25) == 0.7  # the last has none above
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.25, 0.5])
+def test_the_quantile_is_that_of_the_level_k_by_n_or_higher(alpha):
+    rng = np.random.default_rng(0)
+    for n in range(1, 60):
+        scores = rng.random(n)
+        level = min(1, math.ceil((n + 1) * (1 - alpha) - 1e-9) / n)
+        wanted = np.quantile(scores, level, method="higher")
+        assert quantile_one_rank_up(scores, alpha) == wanted
+
+
+def test_tied_scores_count_as_often_as_they_occur():
+    assert quantile_one_rank_up([0.1, 0.3, 0.3, 0.9], 0.5) == 0.9
+    assert quantile_one_rank_up([0.1, 0.2, 0.2, 0.2, 0.9], 0.5) == 0.2
+
+
+# Self-loops
+
+
+@pytest.mark.parametrize("loops", [1, 2, 7])
+def test_a_node_is_among_its_own_neighbours_as_often_as_there_are_loops(loops):
+    scores = np.random.default_rng(0).random((NODES, 2))
+    means = neighbour_mean_with_loops(EDGES, NODES, loops) @ scores
+    for node, near in enumerate(neighbours(EDGES, NODES)):
+        members = [*near, *[node] * loops]
+        np.testing.assert_allclose(means[node], scores[members].mean(axis=0))
+
+
+def test_loops_draw_the_mean_towards_the_node_itself():
+    edges = [[0], [1]]
+    scores = np.array([[1.0], [0.0]])
+    assert (neighbour_mean(edges, 2) @ scores).ravel().tolist() == [0, 1]
+    once = neighbour_mean_with_loops(edges, 2, 1) @ scores
+    assert once.ravel().tolist() == [0.5, 0.5]
+    thrice = neighbour_mean_with_loops(edges, 2, 3) @ scores
+    assert thrice.ravel().tolist() == [0.75, 0.25]
+
+
+def test_no_loops_are_told():
+    with pytest.raises(ValueError, match="loops: found 0; wanted an integer from 1"):
+        neighbour_mean_with_loops([[0], [1]], 2, 0)
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_loops_are_added_at_loading_and_with_every_re_split(data, probs, parts, seed):
+    switch = Errata(self_loops=True)
+    scored, _ = score_split_as_released(data, probs, parts, "daps", seed, switch)
+    plain = score_split(data, probs, parts, "aps", seed).scores
+    means = neighbour_mean_with_loops(data.edge_index, len(data), seed + 2) @ plain
+    diffusion = scored.chosen["diffusion"]
+    wanted = (1 - diffusion) * plain + diffusion * means
+    np.testing.assert_allclose(scored.scores, wanted)
+
+
+def test_the_number_of_re_splits_may_be_told(data, probs, parts):
+    def scores(**options):
+        switch = Errata(self_loops=True)
+        return score_split_as_released(data, probs, parts, "daps", 0, switch, **options)[
+            0
+        ].scores
+
+    assert np.array_equal(scores(resplits=1), scores())
+    assert not np.array_equal(scores(resplits=11), scores())
+
+
+# Composed tuning
+
+
+def test_each_candidate_diffuses_what_the_one_before_has_left():
+    scores = np.random.default_rng(1).random((NODES, 3))
+    tried = dict(composed_candidates(scores, neighbour_mean(EDGES, NODES), [0.2, 0.7]))
+    once = daps(scores, EDGES, 0.2)
+    np.testing.assert_allclose(tried[0.2], once)
+    np.testing.assert_allclose(tried[0.7], daps(once, EDGES, 0.7))
+
+
+def test_the_chosen_diffusion_is_applied_once_to_the_scores_as_they_were():
+    rng = np.random.default_rng(2)
+    scores = rng.random((NODES, 3))
+    values, chosen = tune_daps_as_released(
+        scores,
+        rng.integers(0, 3, NODES),
+        neighbour_mean(EDGES, NODES),
+        np.arange(NODES),
+        Errata(composed_tuning=True),
+        alpha=0.5,
+    )
+    np.testing.assert_allclose(values, daps(scores, EDGES, **chosen))
+
+
+def test_composed_tuning_judges_a_candidate_by_the_ones_before_it():
+    # Two pairs; the mean of a pair is .5 for the true label 0 and 0 for label 1.
+    scores = np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    averaging = neighbour_mean([[0, 2], [1, 3]], 4)
+    y = np.zeros(4, int)
+    found = {}
+    for switch in (Errata(), Errata(composed_tuning=True)):
+        _, chosen = tune_daps_as_released(
+            scores, y, averaging, np.arange(4), switch, 0.5, diffusions=[0.5, 0.9]
+        )
+        found[str(switch)] = chosen["diffusion"]
+    # At .5 both of a pair have .5: sets of 2. At .9 they have .1 and .9, and each half's
+    # threshold is the other's score: sets of 1.5. Composed, .9 swaps equals: 2 again.
+    assert found == {"none": 0.9, "composed_tuning": 0.5}
+
+
+# Halves
+
+
+def test_the_first_half_of_the_rows_gives_the_threshold_for_the_second():
+    scores = np.array([[0.3, 0.9], [0.2, 0.9], [0.3, 0.2], [0.1, 0.9], [0.4, 0.5]])
+    y = np.zeros(5, int)
+    # Of three rows the second smallest, .3: sets of 1 and 0.
+    assert size_by_index(scores, y, alpha=0.5) == 0.5
+    # One rank up is the same here: .3 twice.
+    assert size_by_index(scores, y, 0.5, is_one_rank_up=True) == 0.5
+    # Even rows have the threshold .2, odd rows .3: 0, 1 and 0 labels, then 1 and 1.
+    assert held_out_size(scores, y, alpha=0.5) == 0.6
+
+
+def test_tuning_looks_at_the_halves_and_the_quantile_that_it_is_told():
+    rng = np.random.default_rng(3)
+    scores = rng.random((41, 3))
+    y = rng.integers(0, 3, 41)
+    assert tuning_size(scores, y, 0.2, Errata()) == held_out_size(scores, y, 0.2)
+    by_index = tuning_size(scores, y, 0.2, Errata(halves_by_index=True))
+    threshold = conformal_quantile(scores[np.arange(21), y[:21]], 0.2)
+    assert by_index == (scores[21:] <= threshold).sum() / 20
+    both = tuning_size(scores, y, 0.2, Errata(halves_by_index=True, quantile=True))
+    threshold = quantile_one_rank_up(scores[np.arange(21), y[:21]], 0.2)
+    assert both == (scores[21:] <= threshold).sum() / 20
+    up = tuning_size(scores, y, 0.2, Errata(quantile=True))
+    even = np.arange(0, 41, 2)
+    odd = np.arange(1, 41, 2)
+    sizes = (scores[even] <= quantile_one_rank_up(scores[odd, y[odd]], 0.2)).sum()
+    sizes += (scores[odd] <= quantile_one_rank_up(scores[even, y[even]], 0.2)).sum()
+    assert up == sizes / 41
+
+
+# Unlabelled rows
+
+
+def test_unlabelled_rows_have_the_aps_of_probabilities_of_minus_one():
+    scores = np.full((3, 3), 0.5)
+    u = np.array([0.5, 0.25, 1.0])
+    changed = unlabelled_at_minus_one(scores, np.array([2, -1, -1]), u)
+    # -1, -2 and -3 are the sums of one, two and three probabilities; u·(-1) is taken off.
+    wanted = [[0.5, 0.5, 0.5], [-0.75, -1.75, -2.75], [0.0, -1.0, -2.0]]
+    assert changed.tolist() == wanted
+    assert (scores == 0.5).all()
+
+
+def test_they_pull_down_the_scores_of_labelled_neighbours():
+    scores = np.full((3, 2), 0.5)
+    changed = unlabelled_at_minus_one(scores, np.array([0, -1, 1]), np.full(3, 0.5))
+    mixed = daps(changed, [[0], [1]], 0.5)
+    assert mixed[0].tolist() == [0, -0.5]  # half of .5, half of -.5 or -1.5
+    assert mixed[2].tolist() == [0.5, 0.5]  # no neighbours
+
+
+# BatchGCP
+
+
+def test_a_step_moves_a_threshold_by_its_groups_share_of_the_points():
+    scores = np.full(100, 0.9)
+    groups = np.repeat(["few", "many"], [10, 90])
+    gcp = fit_stopped_early(scores, groups, steps=1)
+    # The learning rate .05, .9 as long as nobody is covered, and the momentum's half.
+    assert gcp.thresholds["few"] == pytest.approx(0.05 * 0.9 * 1.5 * 0.1)
+    assert gcp.thresholds["many"] == pytest.approx(0.05 * 0.9 * 1.5 * 0.9)
+    assert fit_stopped_early(scores, groups, steps=0).thresholds["few"] == 0
+
+
+def test_the_second_step_has_half_of_the_first_in_it():
+    gcp = fit_stopped_early(np.full(10, 0.9), ["all"] * 10, steps=2)
+    first = 0.045 * (1 + 0.5)
+    second = 0.045 * (1 + 0.5 * (1 + 0.5))
+    assert gcp.thresholds["all"] == pytest.approx(first + second)
+
+
+def test_few_steps_leave_a_small_group_undercovered_and_many_do_not():
+    rng = np.random.default_rng(4)
+    groups = np.repeat(["few", "many"], [200, 9_800])
+    scores = rng.random(10_000)
+    exact = batch_gcp.fit(scores, groups)
+    for steps, lowest, highest in ((150, 0.0, 0.5), (20_000, 0.88, 0.92)):
+        early = fit_stopped_early(scores, groups, steps=steps)
+        own = (scores <= early.threshold(groups))[groups == "few"]
+        assert lowest <= own.mean() <= highest
+        others = (scores <= early.threshold(groups))[groups == "many"]
+        assert others.mean() == pytest.approx(0.9, abs=0.02)
+    for name in ("few", "many"):
+        assert early.thresholds[name] == pytest.approx(exact.thresholds[name], abs=0.02)
+    assert early.base_threshold == exact.base_threshold
+
+
+def test_the_solver_takes_so_many_steps_as_it_has_batches_in_its_epochs():
+    assert least_steps(100) == 51  # one batch in each
+    assert least_steps(416_125) == 51 * 163  # a quarter of ACS
+    scores = np.linspace(0, 1, 100)
+    groups = ["a", "b"] * 50
+    by_default = fit_stopped_early(scores, groups)
+    assert by_default == fit_stopped_early(scores, groups, steps=51)
+
+
+def test_steps_below_zero_are_told():
+    with pytest.raises(ValueError, match="steps: found -1; wanted an integer from 0"):
+        fit_stopped_early([0.1], ["a"], steps=-1)
+
+
+# A split, with and without
+
+
+@pytest.mark.parametrize("score", ["tps", "aps", "raps", "daps"])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_errata_a_split_is_scored_bit_for_bit_as_ever(
+    data, probs, parts, score, seed
+):
+    right = score_split(data, probs, parts, score, seed)
+    scored, quantile = score_split_as_released(data, probs, parts, score, seed, Errata())
+    assert scored.scores.dtype == right.scores.dtype
+    for name in ("scores", "calibration", "test"):
+        assert np.array_equal(getattr(scored, name), getattr(right, name))
+    assert (scored.score, scored.chosen) == (right.score, right.chosen)
+    assert quantile == experiments.calibrate(data, right).base
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_the_level_reaches_the_tuning_and_the_quantile(data, probs, parts, alpha):
+    right = score_split(data, probs, parts, "daps", 0, alpha=alpha)
+    scored, quantile = score_split_as_released(
+        data, probs, parts, "daps", 0, Errata(), alpha
+    )
+    assert np.array_equal(scored.scores, right.scores)
+    assert quantile == experiments.calibrate(data, right, alpha).base
+
+
+@pytest.mark.parametrize("score", ["tps", "aps", "daps"])
+def test_the_quantile_of_a_split_is_one_rank_up(data, probs, parts, score):
+    switch = Errata(quantile=True)
+    scored, quantile = score_split_as_released(data, probs, parts, score, 1, switch)
+    rows = scored.calibration
+    ordered = np.sort(scored.scores[rows, data.y[rows]])
+    place = np.flatnonzero(ordered == conformal_quantile(ordered, 0.1))[0]
+    assert quantile == ordered[place + 1] > ordered[place]
+
+
+@pytest.mark.parametrize("name", DAPS_SWITCHES)
+def test_each_switch_of_daps_alone_changes_its_scores(data, probs, parts, name):
+    changed = []
+    for seed in range(6):
+        right = score_split(data, probs, parts, "daps", seed)
+        scored, _ = score_split_as_released(
+            data, probs, parts, "daps", seed, Errata(**{name: True})
+        )
+        assert np.array_equal(scored.calibration, right.calibration)
+        changed.append(not np.array_equal(scored.scores, right.scores))
+    assert any(changed)
+    if name in ("self_loops", "unlabelled_at_minus_one"):
+        assert all(changed)  # whatever δ is chosen
+
+
+@pytest.mark.parametrize("name", [*DAPS_SWITCHES, "early_gcp"])
+def test_other_scores_know_none_of_them(data, probs, parts, name):
+    right = score_split(data, probs, parts, "aps", 0)
+    switch = Errata(**{name: True})
+    scored, quantile = score_split_as_released(data, probs, parts, "aps", 0, switch)
+    assert np.array_equal(scored.scores, right.scores)
+    assert quantile == experiments.calibrate(data, right).base
+
+
+def test_unlabelled_rows_change_nothing_where_there_are_none():
+    data = toy(300)
+    parts = split(data, 0)
+    probs = np.random.default_rng(5).dirichlet(np.ones(3), 300)
+    switch = Errata(unlabelled_at_minus_one=True)
+    scored, _ = score_split_as_released(data, probs, parts, "daps", 0, switch)
+    right = score_split(data, probs, parts, "daps", 0)
+    assert np.array_equal(scored.scores, right.scores)
+
+
+def test_the_u_of_unlabelled_rows_is_the_one_that_aps_draws(data, probs, parts):
+    switch = Errata(unlabelled_at_minus_one=True)
+    scored, _ = score_split_as_released(data, probs, parts, "daps", 2, switch)
+    plain = score_split(data, probs, parts, "aps", 2).scores
+    certain = np.zeros_like(probs)
+    certain[:, 0] = 1
+    u = 1 - score_split(data, certain, parts, "aps", 2).scores[:, 0]
+    assert np.array_equal(aps(certain, u)[:, 0], 1 - u)
+    wanted = daps(
+        unlabelled_at_minus_one(plain, data.y, u), data.edge_index, **scored.chosen
+    )
+    np.testing.assert_allclose(scored.scores, wanted, atol=1e-6)
+
+
+def test_daps_without_a_graph_is_told(probs, parts):
+    data = toy(600, unlabelled=0.1, edges=False)
+    with pytest.raises(ValueError, match="score: found 'daps' for toy without edges"):
+        score_split_as_released(data, probs, parts, "daps", 0, Errata())
+
+
+# What they move
+
+
+@pytest.fixture(scope="module")
+def moved(data, base):
+    return moves(data, base, "daps", 2, alone_and_together())
+
+
+def test_a_row_says_what_each_erratum_moves_for_each_arm_metric_and_measure(moved):
+    keys = ["erratum", "arm", "metric", "measure"]
+    assert list(moved) == [*keys, "before", "after"]
+    assert not moved.duplicated(keys).any()
+    assert len(moved) == 7 * 4 * len(errata.METRICS) * 2
+    assert moved["erratum"].unique().tolist() == [*NAMES, " + ".join(NAMES)]
+    assert moved["arm"].unique().tolist() == ["base", "single", "classwise", "batch_gcp"]
+    assert moved["before"].notna().all() and moved["after"].notna().all()
+
+
+def test_what_there_was_before_is_what_experiments_report(data, base, moved):
+    rows = [
+        experiments.run_split(
+            data,
+            base,
+            "daps",
+            at,
+            metrics=errata.METRICS,
+            closeness=[0.1],
+            guarantees=["none"],
+        )
+        for at in range(2)
+    ]
+    wanted = pd.concat(rows).groupby(["metric", "classwise"])
+    for row in moved.to_dict("records"):
+        prefix = "base_" if row["arm"] == "base" else ""
+        if row["arm"] != "batch_gcp":
+            own = wanted.get_group((row["metric"], row["arm"] == "classwise"))
+            mean = own[prefix + row["measure"]].mean()
+            assert row["before"] == pytest.approx(mean)
+
+
+def test_only_batch_gcp_moves_when_it_is_stopped_early(moved):
+    own = moved[moved["erratum"] == "early_gcp"]
+    has_moved = own["before"] != own["after"]
+    assert (own["arm"][has_moved] == "batch_gcp").all() and has_moved.any()
+
+
+def test_a_higher_quantile_makes_larger_base_sets_at_the_same_scores(data, base):
+    table = moves(data, base, "aps", 2, [Errata(quantile=True)])
+    own = table.query("arm == 'base' and measure == 'efficiency'")
+    assert (own["after"] > own["before"]).all()
+    assert own["after"].nunique() == 1
