@@ -1,6 +1,7 @@
 """The release's bugs: each changes what it should, by hand, and none changes nothing."""
 
 import math
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from cfhelpers.study.errata import (
     alone_and_together,
     composed_candidates,
     fit_stopped_early,
-    least_steps,
+    gradient_steps,
     moves,
     neighbour_mean_with_loops,
     quantile_one_rank_up,
@@ -288,13 +289,49 @@ def test_few_steps_leave_a_small_group_undercovered_and_many_do_not():
     assert early.base_threshold == exact.base_threshold
 
 
-def test_the_solver_takes_so_many_steps_as_it_has_batches_in_its_epochs():
-    assert least_steps(100) == 51  # one batch in each
-    assert least_steps(416_125) == 51 * 163  # a quarter of ACS
-    scores = np.linspace(0, 1, 100)
-    groups = ["a", "b"] * 50
-    by_default = fit_stopped_early(scores, groups)
-    assert by_default == fit_stopped_early(scores, groups, steps=51)
+def test_the_solver_stops_when_fifty_epochs_have_brought_little():
+    rng = np.random.default_rng(7)
+    scores = rng.random(3_000)  # of which 2,400 make two batches, so two steps an epoch
+    codes = (np.arange(3_000) < 300).astype(int)
+    walk = list(islice(gradient_steps(scores, codes, 0.1), 0, 600, 2))
+    losses = []
+    for thresholds in walk[1:]:
+        above = scores - thresholds[codes]
+        losses.append(np.where(above > 0, 0.9 * above, -0.1 * above).mean())
+    is_better = [loss < min(losses[:e]) - 0.001 for e, loss in enumerate(losses) if e]
+    # The rule looks at the last 50 epochs; the first is always an improvement.
+    epoch = 51
+    while any(is_better[epoch - 51 : epoch - 1]):
+        epoch += 1
+    assert epoch > 60
+    gcp = fit_stopped_early(scores, codes)
+    assert list(gcp.thresholds.values()) == walk[epoch].tolist()
+
+
+def test_a_group_that_hardly_counts_in_the_loss_is_left_behind():
+    # A hundred of a hundred thousand: a step is .05·.9·.001 to .1·.9·.001.
+    groups = np.repeat(["few", "many"], [100, 99_900])
+    scores = np.random.default_rng(6).random(100_000)
+    gcp = fit_stopped_early(scores, groups)
+    steps = 40 * np.array([51, 60])  # forty batches in an epoch, few epochs more than 50
+    assert gcp.thresholds["many"] == pytest.approx(0.9, abs=0.01)
+    slowest, fastest = steps * 0.1 * 0.9 * 0.001
+    assert 0.8 * slowest < gcp.thresholds["few"] < fastest
+    own = scores[groups == "few"]
+    assert (own <= gcp.thresholds["few"]).mean() < 0.3
+    assert (own <= batch_gcp.fit(scores, groups).thresholds["few"]).mean() > 0.9
+
+
+def test_with_groups_of_about_the_sizes_of_acs_races_4_5_and_7_are_undercovered():
+    thousands = [1293, 147, 12, 0.9, 3.5, 99, 3, 55, 51]
+    sizes = (250 * np.array(thousands)).astype(int)  # a quarter of the rows calibrates
+    races = np.repeat(np.arange(1, 10), sizes)
+    scores = np.random.default_rng(8).beta(3, 1, len(races))  # the same law for all
+    gcp = fit_stopped_early(scores, races)
+    is_covered = scores <= gcp.threshold(races)
+    coverage = {race: is_covered[races == race].mean() for race in range(1, 10)}
+    assert [race for race in coverage if coverage[race] < 0.89] == [4, 5, 7]
+    assert min(coverage, key=coverage.get) == 4
 
 
 def test_steps_below_zero_are_told():

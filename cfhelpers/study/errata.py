@@ -7,6 +7,7 @@ runs the errata. The switches of CFGNN are not here.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ LEARNING_RATE = 0.05
 MOMENTUM = 0.5
 BATCH = 2048
 TRAINING_SHARE = 0.8
-LEAST_EPOCHS = 51  # the first, and 50 without much improvement
+PATIENCE = 50  # epochs
+LEAST_IMPROVEMENT = 0.001
 
 CLOSENESS = (0.1,)  # of `moves`; ratios are asked for four fifths
 METRICS = (
@@ -437,40 +439,21 @@ def tune_daps_as_released(
     return mix(scores, averaging @ scores, **chosen), chosen
 
 
-def least_steps(n: int) -> int:
-    """The least number of steps that the release's solver of BatchGCP takes.
-
-    It takes them on batches of four fifths of the points, and stops when 50 epochs in a
-    row have each lowered the loss on the other fifth by less than .001. A group's share
-    of this loss is its share of the points, so that small groups hardly count.
-
-    Parameters
-    ----------
-    n : int
-        Calibration points.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> least_steps(7_500)
-    153
-    """
-    return LEAST_EPOCHS * (int(TRAINING_SHARE * n) // BATCH + 1)
-
-
 def fit_stopped_early(
     scores: ArrayLike, groups: Any, alpha: float = 0.1, steps: int | None = None
 ) -> batch_gcp.BatchGCP:
     """BatchGCP after some gradient steps on its loss.
 
     The right one is `batch_gcp.fit`: for disjoint groups each group's own conformal
-    quantile. A threshold begins at 0, and a step moves it in proportion to its group's
-    share of the points. So a small group's is still far below its optimum when the solver
-    stops, and the group is undercovered. Steps are on all points at once here, instead of
-    on random batches, with the release's learning rate and momentum.
+    quantile. Here a threshold begins at 0, and a step moves it in proportion to its
+    group's share of the points. So a small group's is still far below its optimum when
+    the solver stops, and the group is undercovered.
+
+    The release stops when 50 epochs in a row have each lowered the loss by less than
+    .001; in this loss, too, a group counts by its share of the points. It takes its steps
+    on random batches of four fifths of the points, and the loss on the other fifth. Here
+    both are of all points, so that nothing is random; there are as many steps in an
+    epoch.
 
     Parameters
     ----------
@@ -481,7 +464,7 @@ def fit_stopped_early(
     alpha : float
         The allowed miscoverage.
     steps : int, optional
-        By default `least_steps`.
+        How many steps are taken; by default as many as the release's rule asks for.
 
     Returns
     -------
@@ -500,24 +483,75 @@ def fit_stopped_early(
     values = as_float_column(scores, "scores").astype(np.float64)
     alpha = as_fraction(alpha, "alpha")
     found = as_groups(groups, len(values))
+    walk = gradient_steps(values, found.codes, alpha)
     if steps is None:
-        steps = least_steps(len(values))
-    if steps < 0:
+        reached = _walk_by_rule(walk, values, found.codes, alpha)
+    elif steps >= 0:
+        reached = next(islice(walk, steps, None))
+    else:
         raise ValueError(f"steps: found {steps!r}; wanted an integer from 0")
-    thresholds = {}
-    for code, name in enumerate(found.names):
-        own = np.sort(values[found.codes == code])
-        # Groups are disjoint: the steps of one know nothing of the others but its share.
-        share = len(own) / len(values)
-        threshold = 0.0
-        velocity = 0.0
-        for _ in range(steps):
-            covered = np.searchsorted(own, threshold, side="right") / len(own)
-            gradient = share * (covered - (1 - alpha))
-            velocity = gradient + MOMENTUM * velocity
-            threshold -= LEARNING_RATE * (gradient + MOMENTUM * velocity)
-        thresholds[name] = float(threshold)
+    thresholds = dict(zip(found.names, reached.tolist(), strict=True))
     return batch_gcp.BatchGCP(conformal_quantile(values, alpha), thresholds)
+
+
+def gradient_steps(
+    scores: np.ndarray, codes: np.ndarray, alpha: float
+) -> Iterator[np.ndarray]:
+    """The thresholds of disjoint groups before any step, after one, after two, ….
+
+    Steps are on the mean pinball loss at level 1 − alpha, with Nesterov's momentum.
+
+    Parameters
+    ----------
+    scores : array, shape (n,)
+    codes : array of int, shape (n,)
+        The group of each point, from 0.
+    alpha : float
+
+    Yields
+    ------
+    array, shape (groups,)
+
+    Examples
+    --------
+    >>> walk = gradient_steps(np.array([0.5, 0.6]), np.array([0, 0]), 0.5)
+    >>> [next(walk).round(4).tolist() for _ in range(3)]
+    [[0.0], [0.0375], [0.0813]]
+    """
+    in_order = [np.sort(scores[codes == code]) for code in range(codes.max() + 1)]
+    sizes = np.array([len(own) for own in in_order])
+    shares = sizes / len(scores)
+    thresholds = np.zeros(len(sizes))
+    velocity = np.zeros(len(sizes))
+    while True:
+        yield thresholds
+        n_covered = [
+            np.searchsorted(own, threshold, side="right")
+            for own, threshold in zip(in_order, thresholds, strict=True)
+        ]
+        gradient = shares * (np.array(n_covered) / sizes - (1 - alpha))
+        velocity = gradient + MOMENTUM * velocity
+        thresholds = thresholds - LEARNING_RATE * (gradient + MOMENTUM * velocity)
+
+
+def _walk_by_rule(
+    walk: Iterator[np.ndarray], scores: np.ndarray, codes: np.ndarray, alpha: float
+) -> np.ndarray:
+    """The thresholds at which the release's rule stops."""
+    steps_per_epoch = int(TRAINING_SHARE * len(scores)) // BATCH + 1
+    thresholds = next(walk)
+    best = np.inf
+    idle_epochs = 0
+    while idle_epochs < PATIENCE:
+        for reached in islice(walk, steps_per_epoch):
+            thresholds = reached
+        above = scores - thresholds[codes]
+        loss = np.maximum((1 - alpha) * above, -alpha * above).mean()
+        idle_epochs += 1
+        if loss < best - LEAST_IMPROVEMENT:
+            idle_epochs = 0
+        best = min(best, loss)
+    return thresholds
 
 
 def score_split_as_released(
