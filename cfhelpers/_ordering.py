@@ -14,7 +14,13 @@ import numpy as np
 import pandas as pd
 
 from cfhelpers import _sweep
-from cfhelpers.bounds import LARGEST_LEVEL, clopper_pearson, equal_full_loss, full_losses
+from cfhelpers.bounds import (
+    LARGEST_LEVEL,
+    clopper_pearson,
+    equal_full_loss,
+    full_losses,
+    hypergeometric_bounds,
+)
 from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
 from cfhelpers.conformal import round_down
 from cfhelpers.groups import Groups
@@ -155,6 +161,11 @@ class CellMap:
         )
 
     @property
+    def has_pairs(self) -> bool:
+        """Whether there is a label that must be fair, and two groups to compare."""
+        return self.shape[0] > 0 and len(self.group_names) > 1
+
+    @property
     def first_move(self) -> np.ndarray:
         """Where the moves of every kind begin, and where the last ones end."""
         return np.searchsorted(self.kind_of_move, np.arange(len(self.kinds.is_true) + 1))
@@ -191,6 +202,9 @@ class CellMap:
     ) -> np.ndarray:
         """Loss of every label (…, labels) below ∞; level None: the paper's."""
         counts = self.cell_counts(covered, totals)
+        if level is not None and not self.has_pairs:
+            n_labels = len(self.labels) if self.metric.per_label else 1
+            return np.full((*covered.shape[:-1], n_labels), self.metric.no_loss)
         if self.metric.is_built_in:
             places = [self.columns.index(label) for label in self.labels]
             shares = counts.shares(self.metric, places)
@@ -211,7 +225,10 @@ class CellMap:
         if self._has_staircase(level):
             return full_losses(sizes, level, metric.is_ratio, pools)
         bounds_per_pair = 4 if metric.is_proxy else 2
-        lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
+        if pools is None:
+            lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
+        else:
+            lower, _ = hypergeometric_bounds(sizes, sizes, pools, level / 2)
         return metric.loss(1.0, lower)
 
     def least_loss(self, n: int, level: float | None) -> float:
@@ -236,7 +253,8 @@ class CellMap:
 
     def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
         """Loss of every label at ∞: coverages are 1, predictive values the priors."""
-        if self.metric.quantity != Quantity.PPV:
+        is_alone = level is not None and not self.has_pairs
+        if self.metric.quantity != Quantity.PPV or is_alone:
             n_labels = len(self.labels) if self.metric.per_label else 1
             return np.full(n_labels, self.metric.no_loss)
         if level is not None:

@@ -194,7 +194,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
         sd_b = math.sqrt(p_b * (1 - p_b) / n_b)
         octaves = round(2 * math.log2(sd_a / sd_b)) / 2
         ratio = 2.0 ** min(max(octaves, -8), 6)
-        cap = ndtri(1 - 0.98 * delta) + 0.7 * (1 - high) / sd_b
+        cap = -ndtri(0.98 * delta) + 0.7 * (1 - high) / sd_b
         alphas, betas = _steps(ratio, math.ceil(4 * cap) / 4, delta)
         found.append(Steps(low, high, alphas, betas))
     return tuple(found)
@@ -202,7 +202,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
 
 def listed_levels(delta: float) -> np.ndarray:
     """The levels t that a staircase of mass δ may use, ascending."""
-    own = ndtri(1 - np.array([delta, 0.98 * delta, delta / 2]))
+    own = -ndtri(np.array([delta, 0.98 * delta, delta / 2]))
     return ndtr(-np.unique([*_LISTED, *own]))[::-1]
 
 

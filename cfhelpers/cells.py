@@ -15,7 +15,12 @@ from numpy.typing import ArrayLike
 
 from cfhelpers._checks import as_array, as_scores
 from cfhelpers._sweep import predictive_rank_interval, rank_interval
-from cfhelpers.bounds import LARGEST_LEVEL, clopper_pearson, staircase_losses
+from cfhelpers.bounds import (
+    LARGEST_LEVEL,
+    clopper_pearson,
+    hypergeometric_bounds,
+    staircase_losses,
+)
 from cfhelpers.conformal import prediction_sets, round_down
 from cfhelpers.groups import Groups
 from cfhelpers.metrics import Condition, FairnessMetric, Filter
@@ -267,6 +272,8 @@ class Shares:
 
         The proxy's bounds rest on two each, which share the level.
         """
+        if self.pools is not None:
+            return hypergeometric_bounds(self.hits, self.trials, self.pools, level)
         if not self.metric.is_proxy:
             return clopper_pearson(self.hits, self.trials, level)
         lower, upper = clopper_pearson(self.hits, self.trials, level / 2)
@@ -288,10 +295,15 @@ class Shares:
         """
         needs_bounds = self.metric.is_proxy or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
-            return self.confidence_losses(level)
-        return staircase_losses(
-            self.hits, self.trials, level, self.metric.is_ratio, self.pools
-        )
+            losses = self.confidence_losses(level)
+        else:
+            losses = staircase_losses(
+                self.hits, self.trials, level, self.metric.is_ratio, self.pools
+            )
+        if self.metric.is_predictive:
+            # Where no set holds the label there is no predictive value to compare.
+            return np.where((self.trials == 0).any(axis=-1), np.inf, losses)
+        return losses
 
     def confidence_losses(self, level: float) -> np.ndarray:
         """The loss that two bounds at half of the level each allow for."""

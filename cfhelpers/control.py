@@ -96,6 +96,7 @@ class FairThreshold:
     closeness: float
     guarantee: str
     points_needed: int
+    is_ratio: bool = False
 
     def __str__(self) -> str:
         asked = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
@@ -112,8 +113,8 @@ class FairThreshold:
             text += ", and the full set does not do either"
         if math.isinf(self.base_threshold):
             return f"{text}; too few calibration points: q̂ is infinite"
-        if not math.isnan(self.smallest_closeness):
-            closest = f"{self.smallest_closeness:.4g}"
+        closest = told_closeness(self.smallest_closeness, self.is_ratio)
+        if closest:
             text += f"; the closest that a finite threshold comes is {closest}"
         if self.blocking_cells:
             enough = "infinitely many points needed"
@@ -125,6 +126,26 @@ class FairThreshold:
             text += f"; cells (group, label) with fewer than the {enough}: "
             text += ", ".join(cells)
         return text
+
+
+def told_closeness(value: float, is_ratio: bool) -> str:
+    """A closeness in four digits that works when it is asked for; empty if none does.
+
+    Examples
+    --------
+    >>> told_closeness(0.123412, is_ratio=False), told_closeness(0.123412, is_ratio=True)
+    ('0.1235', '0.1234')
+    """
+    if math.isnan(value):
+        return ""
+    digits = 10.0 ** (3 - math.floor(math.log10(max(abs(value), 1e-9))))
+    if is_ratio:
+        told = math.floor(value * digits) / digits
+    else:
+        told = math.ceil(value * digits - 1e-9) / digits
+    if not 0 < told <= 1:
+        return ""
+    return f"{told:.4g}"
 
 
 def find_threshold(
@@ -383,7 +404,8 @@ class Calibration:
         self.labels = as_positive_labels(positive_labels, n_classes)
         if base_scores is None:
             base_scores = self.scores.ravel()[np.arange(n) * n_classes + self.y]
-        self.base = conformal_quantile(base_scores, as_fraction(alpha, "alpha"))
+        alpha = as_fraction(alpha, "alpha")
+        self.base = conformal_quantile(as_base_scores(base_scores), alpha)
         if unlabelled is not None:
             self._add_unlabelled(unlabelled)
         self.pools: np.ndarray | None = None
@@ -474,7 +496,7 @@ class Calibration:
                 f"pool_sizes: found {type(pool_sizes).__name__}; "
                 "wanted the points of every group, as a dict"
             ) from None
-        self.groups = self.groups.declare(name for name in sizes if sizes[name] > 0)
+        self.groups = self.groups.declare(name for name in sizes if sizes[name] != 0)
         self.pools = as_pools(sizes, self.groups)
 
     def _check_needs_no_labels(self, metric: FairnessMetric) -> None:
@@ -548,6 +570,11 @@ class Calibration:
     @cached_property
     def _places(self) -> Places:
         return Places.of(self.scores)
+
+
+def as_base_scores(values: ArrayLike) -> np.ndarray:
+    """Scores (n,) for q̂, where -0.0 is 0.0."""
+    return as_float_column(values, "base_scores") + 0.0
 
 
 def _as_start(start: float | None) -> float | None:
@@ -639,6 +666,8 @@ class Curve:
     def blocking_cells(self, closeness: float) -> list[tuple[Any, Any, int]]:
         """(group, label, n) of the cells with too few points, however covered."""
         cells = self.cells
+        if self.level is not None and not cells.has_pairs:
+            return []
         sizes = cells.counts(self.ordered.totals).sum(axis=1)
         found = []
         for family, group in np.argwhere(self._is_too_small(sizes, closeness)):
@@ -665,7 +694,15 @@ class Curve:
         which on it accepts.
         """
         limit = self.cells.metric.closeness(closeness) + TOLERANCE
-        return _points_needed(self.cells, self.level, limit)
+        needed = _points_needed(self.cells, self.level, limit)
+        has_pools = self.cells.pools is not None
+        if self.level is None or needed == MANY or has_pools or not self.cells.has_pairs:
+            return needed
+        # Between groups of different sizes it may take a few more.
+        sizes = self.cells.counts(self.ordered.totals).sum(axis=1)
+        while self._is_too_small(np.maximum(sizes, needed), closeness).any():
+            needed += 1 + needed // 50
+        return needed
 
 
 def _points_needed(cells: CellMap, level: float | None, limit: float) -> int:
@@ -763,8 +800,7 @@ def fixed_sequence(
     loss. The walk begins at ∞, or else at the largest grid point.
     """
     metric = cells.metric
-    has_pairs = cells.shape[0] > 0 and len(cells.group_names) > 1
-    if not has_pairs and math.isfinite(ordered.base):
+    if not cells.has_pairs and math.isfinite(ordered.base):
         return nothing_to_compare(ordered, cells, level)
     passed = ordered.passed(grid)
     losses = np.empty(len(grid))
@@ -776,7 +812,7 @@ def fixed_sequence(
         at_infinity = cells.losses_at_infinity(ordered.totals, level)
         highest = at_infinity.max(initial=metric.no_loss)
     worst_above = np.maximum(np.maximum.accumulate(losses[::-1])[::-1], highest)
-    new = np.flatnonzero(np.diff(worst_above, prepend=np.inf) < 0)
+    new = np.flatnonzero(worst_above < np.append(np.inf, worst_above[:-1]))
     hits = ordered.hits(cells.kinds.is_true, passed[new])
     return Curve.build(
         cells,
@@ -845,6 +881,7 @@ class Search:
             closeness=closeness,
             guarantee=str(self.guarantee),
             points_needed=max(needed, default=0),
+            is_ratio=self.metric.is_ratio,
         )
 
     def frontier(self) -> pd.DataFrame:

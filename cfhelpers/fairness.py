@@ -95,10 +95,14 @@ def label_codes(values: ArrayLike, names: list[Any], argument: str) -> ArrayLike
             f"sets: found the label {name!r} twice; wanted one column per label"
         )
     array = np.atleast_1d(as_array(values))
-    names_have_integers = any(isinstance(name, int) for name in names)
-    is_coded = array.dtype.kind in "iu" and not names_have_integers
-    if is_coded or array.ndim != 1:
+    if array.ndim != 1:
         return array
+    if array.dtype.kind in "iu" and not any(isinstance(name, int) for name in names):
+        # Numbers among names that are text: the text of a number, or a place.
+        texts = array.astype(str).astype(object)
+        if not any(str(name).isdigit() for name in names):
+            return array
+        array = texts
     codes = index.get_indexer(pd.Index(array, dtype=object))
     if (codes < 0).any():
         row = int((codes < 0).argmax())

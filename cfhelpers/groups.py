@@ -264,7 +264,8 @@ def as_pools(sizes: Mapping[Any, int], groups: Groups) -> np.ndarray:
                 f"pool_sizes: found none for group {name!r}; wanted every group's"
             )
         size = sizes[name]
-        if isinstance(size, bool) or size != int(size) or size < n:
+        is_number = isinstance(size, int | float | np.number) and np.isfinite(size)
+        if isinstance(size, bool) or not is_number or size != int(size) or size < n:
             raise ValueError(
                 f"pool_sizes: found {size} for group {name!r}; wanted a whole number of "
                 f"points, at least the {n} that were drawn"

@@ -23,6 +23,7 @@ from cfhelpers import __version__, conformal, control, fairness, scores
 from cfhelpers._checks import (
     as_array,
     as_flag,
+    as_float_column,
     as_pandas,
     as_probabilities,
     one_of,
@@ -218,7 +219,13 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         self.seed_ = _seed_of(self.random_state)
         self.has_ids_ = ids is not None
         labels = self._codes_of(y, "y")
-        table = self._scores(X, probs, ids)
+        if len(labels) != len(probs):
+            raise ValueError(
+                f"y: found {len(labels)} labels for {len(probs)} points; wanted one each"
+            )
+        if ids is not None:
+            ids = _checked_ids(ids, len(probs))
+        table = self._on_grid(self._scores(X, probs, ids))
         people = as_groups(groups, len(probs))
         more = None
         if unlabelled is not None:
@@ -271,7 +278,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             groups = as_groups(unlabelled[1], len(probs))
         except ValueError as error:
             raise ValueError(f"unlabelled {error}") from None
-        return self._scores(unlabelled[0], probs, own_ids), groups
+        return self._on_grid(self._scores(unlabelled[0], probs, own_ids)), groups
 
     def predict_set(self, X: Any, ids: ArrayLike | None = None) -> np.ndarray:
         """The prediction sets of new people; no groups are needed.
@@ -292,9 +299,11 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("ids: found None; fit was given ids, so wanted one per row")
         if ids is not None and not self.has_ids_:
             raise ValueError("ids: found some; fit was given none, so wanted None")
-        table = self._scores(X, self._probabilities(X), ids)
-        slack = np.where(self._is_score, SLACK[table.dtype], 0.0)
-        return conformal.prediction_sets(table, self.threshold_ + slack)
+        probs = self._probabilities(X)
+        if ids is not None:
+            ids = _checked_ids(ids, len(probs))
+        table = self._scores(X, probs, ids)
+        return conformal.prediction_sets(table, self.threshold_ + SLACK[table.dtype])
 
     def predict_labels(self, X: Any, ids: ArrayLike | None = None) -> list[list[Any]]:
         """The prediction sets as lists of labels; see `predict_set`."""
@@ -336,7 +345,6 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             "feature_names": feature_names,
             "threshold": [_json_number(value) for value in self.threshold_],
             "base_threshold": _json_number(self.base_threshold_),
-            "threshold_is_score": self._is_score.tolist(),
             "classwise": self.classwise,
             "small_groups": self.small_groups,
             "promise": _json_values(asdict(self.promise_)),
@@ -359,6 +367,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         FairConformalClassifier
             Without `result_` and `summary_`.
         """
+        if not isinstance(fitted, dict):
+            raise ValueError(f"fitted: found {type(fitted).__name__}; wanted a dict")
         if fitted.get("class") != "FairConformalClassifier":
             raise ValueError(
                 f"fitted: found class {fitted.get('class')!r}; wanted what "
@@ -403,7 +413,6 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             self.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
         self.threshold_ = np.array([float(value) for value in fitted["threshold"]])
         self.base_threshold_ = float(fitted["base_threshold"])
-        self._is_score = np.array(fitted["threshold_is_score"])
 
     def __sklearn_tags__(self) -> Tags:
         """Sparse features are for the estimator to take or to refuse."""
@@ -554,10 +563,28 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
     def _people(self, X: Any, probs: np.ndarray, ids: ArrayLike | None) -> Any:
         """What tells people apart: ids, features, or rounded probabilities."""
         if ids is not None:
-            return _checked_ids(ids, len(probs))
+            return ids
         if self.estimator is not None:
             return X
         return np.round(probs.astype(np.float64), DIGITS)
+
+    def _on_grid(self, table: np.ndarray) -> np.ndarray:
+        """Scores for the walk: one that lies a hair above a grid point lies on it.
+
+        The last bit of a model's output may depend on the batch, and many models put many
+        people on round numbers. `predict_set` allows each threshold the same hair.
+        """
+        if self.guarantee == Guarantee.NONE:
+            return table
+        given = self._grid()
+        if given is None:
+            given = control.default_grid()
+        grid = np.unique(as_float_column(given, "grid").astype(np.float64))
+        reach = grid + SLACK[table.dtype]
+        place = np.searchsorted(reach, table, side="left")
+        points = np.append(grid, np.inf)[place]
+        lowered = conformal.round_down(points, table.dtype)
+        return np.where(points <= table, lowered, table)
 
     def _grid(self) -> ArrayLike | None:
         """RAPS reaches above 1, by an amount that is known beforehand."""
@@ -589,11 +616,6 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             pooled=pooled,
             left_out=left_out,
         )
-        is_score = np.full(len(self.classes_), self.guarantee == Guarantee.NONE)
-        if self.classwise and task.metric.per_label:
-            is_other = np.isin(np.arange(len(self.classes_)), positive, invert=True)
-            is_score |= is_other
-        self._is_score = is_score
         self.summary_ = self._summary(task)
 
     def _summary(self, task: "_Task") -> pd.DataFrame:
@@ -692,8 +714,10 @@ class _Task:
         if rule == "leave out" and small:
             if more is not None:
                 others, is_other = more[1].leave_out(small)
-                more = (more[0][is_other], others)
+                more = (more[0][is_other], others) if is_other.any() else None
             groups, is_kept = self.groups.leave_out(small)
+            if not is_kept.any():
+                return self, [], []
             kept = replace(self, groups=groups, is_kept=is_kept, unlabelled=more)
             return kept, [], small
         return self, [], []
@@ -702,10 +726,11 @@ class _Task:
 def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
     """What would make thresholds finite."""
     found = []
-    if not math.isnan(result.smallest_closeness):
+    closest = control.told_closeness(result.smallest_closeness, task.metric.is_ratio)
+    if closest:
         side = "at most" if task.metric.is_ratio else "at least"
         found.append(
-            f"a closeness of {side} {result.smallest_closeness:.4g} (chosen after this "
+            f"a closeness of {side} {closest} (chosen after this "
             "look, it is promised for a new calibration set only)"
         )
     if regrouped is task:
@@ -793,18 +818,31 @@ def _seed_of(random_state: Any) -> int:
 
 
 def _checked_ids(ids: ArrayLike, n: int) -> Any:
-    """One id per point, none missing."""
+    """One id per point, none missing; one column is one id, however it is wrapped."""
     found = as_pandas(ids)
+    if isinstance(found, pd.MultiIndex):
+        found = found.to_frame(index=False)
     if not isinstance(found, pd.Series | pd.DataFrame | pd.Index | list | tuple):
         found = as_array(found)
     if np.ndim(found) == 0 or len(found) != n:
         raise ValueError(f"ids: found {np.size(found)} for {n} points; wanted one each")
+    if isinstance(found, list | tuple) and all(_is_wrapped(value) for value in found):
+        found = [value[0] for value in found]
+    elif isinstance(found, pd.DataFrame) and found.shape[1] == 1:
+        found = found.iloc[:, 0]
+    elif isinstance(found, np.ndarray) and found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
     is_missing = pd.DataFrame(found).isna().any(axis=1).to_numpy()
     if is_missing.any():
         raise ValueError(
             f"ids: row {is_missing.argmax()} is missing; every point needs an id"
         )
     return found
+
+
+def _is_wrapped(value: Any) -> bool:
+    """Whether this is a list or tuple of one value, as databases return a column."""
+    return isinstance(value, list | tuple) and len(value) == 1
 
 
 def _unique_names(table: pd.DataFrame) -> list[Any]:
@@ -820,18 +858,50 @@ def _unique_names(table: pd.DataFrame) -> list[Any]:
 def _classes_of(columns: list[Any], y: ArrayLike) -> np.ndarray:
     """The labels of the columns of probabilities.
 
-    The columns' names where all labels are among them; else the numbers at their ends, as
-    in p_0, p_1, where those are 0..K-1; else their places.
+    The columns' names where all labels are among them, or what follows a common prefix,
+    as in p_no, p_yes; else their places, for labels that are integers.
     """
     every = list(range(len(columns)))
     labels = pd.Series(as_array(as_pandas(y)).ravel())
-    if columns != every and labels.isin(columns).all():
+    if columns == every:
+        return np.array(every)
+    if labels.isin(columns).all():
         return _as_classes(columns)
-    numbers = [re.search(r"\d+$", str(name)) for name in columns]
-    ends = [int(number.group()) for number in numbers if number is not None]
-    if sorted(ends) == every:
-        return np.array(ends)
+    by_text = {_label_text(label): plain(label) for label in labels.unique()}
+    names = _without_prefix(columns)
+    if set(by_text) <= set(names):
+        are_numbers = all(isinstance(label, int) for label in by_text.values())
+        if are_numbers and all(name.isdigit() for name in names):
+            return np.array([int(name) for name in names])
+        return _as_classes([by_text.get(name, name) for name in names])
+    is_numbered = all(re.search(r"\d$", str(name)) for name in columns)
+    if is_numbered or labels.dtype.kind not in "iu":
+        absent = sorted(set(by_text) - set(names))
+        raise ValueError(
+            f"probabilities: found no column for the label {absent[0]!r} among "
+            f"{columns}; wanted columns that are named after the labels"
+        )
     return np.array(every)
+
+
+def _label_text(label: Any) -> str:
+    """A label as a column's name may hold it: 1.0 as 1."""
+    label = plain(label)
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def _without_prefix(columns: list[Any]) -> list[str]:
+    """The columns' names after the part up to a "_" or a space that all of them share."""
+    names = [str(name) for name in columns]
+    beginning = re.match(r".*[_ ]", names[0])
+    while beginning is not None:
+        prefix = beginning.group()
+        if all(name.startswith(prefix) for name in names):
+            return [name.removeprefix(prefix) for name in names]
+        beginning = re.match(r".*[_ ]", prefix[:-1])
+    return names
 
 
 def _as_classes(labels: list[Any]) -> np.ndarray:

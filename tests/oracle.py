@@ -183,7 +183,17 @@ def loss_of_intervals(metric, column, y, label, cells, thresholds, level):
         for b, (low, _) in enumerate(ends):
             if level is None or a != b:
                 worst = np.maximum(worst, -low / high if metric.ratio else high - low)
+    if level is not None and metric.name in PREDICTIVE:
+        for cell in cells:
+            is_empty = covered(column, cell, thresholds) == 0
+            no_sets = is_empty & (np.isfinite(thresholds) | ~cell.any())
+            worst = np.where(no_sets & ~_is_exact(metric, thresholds), math.inf, worst)
     return worst
+
+
+def _is_exact(metric, thresholds):
+    """The proxy is 0 at infinity, whoever is there."""
+    return np.isinf(thresholds) & metric.name.endswith("proxy")
 
 
 def loss_of_staircase(metric, column, y, label, cells, thresholds, level):
@@ -194,6 +204,9 @@ def loss_of_staircase(metric, column, y, label, cells, thresholds, level):
         if metric.name == "predictive_parity":
             sizes = [int((cell & in_set).sum()) for cell in cells]
             hits = [int((cell & in_set & (y == label)).sum()) for cell in cells]
+            if min(sizes) == 0:  # there is no predictive value to compare
+                losses.append(math.inf)
+                continue
         elif math.isinf(threshold):
             losses.append(-1.0 if metric.ratio else 0.0)
             continue
