@@ -308,6 +308,10 @@ def frontier(
     >>> bool(table["closeness"].is_monotonic_decreasing)
     True
     """
+    if "closeness" in options:
+        raise ValueError(
+            "closeness: found one; the frontier has every value: wanted none"
+        )
     return search(scores, y, groups, metric, **options).frontier()
 
 

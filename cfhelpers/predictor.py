@@ -33,6 +33,21 @@ from cfhelpers.control import FairThreshold, Guarantee
 from cfhelpers.fairness import FairnessMetric, get_metric
 from cfhelpers.groups import Groups, as_groups
 
+# What `to_dict` writes and `from_dict` needs.
+WRITTEN = (
+    "takes",
+    "conformity_score",
+    "randomized",
+    "seed",
+    "ids",
+    "classes",
+    "columns",
+    "n_features",
+    "feature_names",
+    "threshold",
+    "base_threshold",
+    "promise",
+)
 SCORES: dict[str, Callable] = {
     "tps": scores.tps,
     "aps": scores.aps,
@@ -374,6 +389,11 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
                 f"fitted: found class {fitted.get('class')!r}; wanted what "
                 "FairConformalClassifier.to_dict gives"
             )
+        absent = [name for name in WRITTEN if name not in fitted]
+        if absent:
+            raise ValueError(
+                f"fitted: found no {absent[0]!r}; wanted all that to_dict gives"
+            )
         promise = Promise(**_from_json(fitted["promise"]))
         found = cls(
             estimator=estimator,
@@ -468,6 +488,11 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
 
     def _estimated(self, X: Any) -> np.ndarray:
         """What the estimator says, checked."""
+        if isinstance(self.estimator, type):
+            raise ValueError(
+                f"estimator: found the class {self.estimator.__name__}; wanted a fitted "
+                "classifier"
+            )
         if not hasattr(self.estimator, "predict_proba"):
             raise ValueError(
                 f"estimator: found {self.estimator!r} without predict_proba; wanted a "
@@ -534,7 +559,10 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         if self.positive_labels is None:
             names = [plain(label) for label in self.classes_]
             return fairness.positive_codes(None, names) or every
-        given = np.atleast_1d(as_array(self.positive_labels))
+        positive_labels = self.positive_labels
+        if isinstance(positive_labels, set | frozenset):
+            positive_labels = list(positive_labels)
+        given = np.atleast_1d(as_array(positive_labels))
         if given.dtype == bool and self.classes_.dtype != bool:
             raise ValueError(
                 f"positive_labels: found the mask {given.tolist()}; wanted labels among "

@@ -9,7 +9,7 @@ import pytest
 
 from cfhelpers import FairConformalClassifier, audit
 from cfhelpers.bounds import staircase
-from cfhelpers.control import find_threshold, told_closeness
+from cfhelpers.control import find_threshold, frontier, told_closeness
 from cfhelpers.fairness import disparity
 
 ITEMS = 15
@@ -257,3 +257,41 @@ def test_predictive_parity_is_rejected_where_a_group_has_no_set_with_the_label()
         grid=[0.5],
     )
     assert not found.satisfied
+
+
+def call_of(kind):
+    """A call with one wrong argument."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet([1, 1, 1], 60)
+    y = rng.integers(0, 3, 60)
+    groups = ["a", "b"] * 30
+    written = {"class": "FairConformalClassifier"}
+    return {
+        "groups": lambda: audit(probs > 0.2, y, 3),
+        "metrics": lambda: audit(probs > 0.2, y, groups, metrics=None),
+        "closeness": lambda: frontier(
+            probs, y, groups, "demographic_parity", closeness=0.1
+        ),
+        "fitted": lambda: FairConformalClassifier.from_dict(written),
+        "estimator": lambda: FairConformalClassifier(Checklist).fit(probs, y, groups),
+        "base_scores": lambda: find_threshold(
+            probs, y, groups, "demographic_parity", base_scores=probs
+        ),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["groups", "metrics", "closeness", "fitted", "estimator", "base_scores"]
+)
+def test_a_wrong_argument_is_named(kind):
+    with pytest.raises(ValueError, match=f"^{kind}: found"):
+        call_of(kind)()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_positive_labels_may_be_a_set():
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet([1, 1, 1], 60)
+    fair = FairConformalClassifier(positive_labels={1, 2}, guarantee="none")
+    fair.fit(probs, rng.integers(0, 3, 60), ["a", "b"] * 30)
+    assert sorted(fair.promise_.labels) == [1, 2]

@@ -65,6 +65,8 @@ def groups_or_none(values: Any, n: int) -> Groups:
     values = as_pandas(values)
     if values is None or isinstance(values, Groups | Mapping | Set | str | bytes):
         return as_groups(values, n)
+    if not hasattr(values, "__iter__"):
+        raise ValueError(f"groups: found {values!r}; wanted one group for each point")
     if not hasattr(values, "shape"):
         values = pd.DataFrame(list(values))
     elif isinstance(values, pd.Categorical | pd.Index):

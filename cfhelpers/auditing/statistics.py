@@ -289,6 +289,8 @@ def _as_metrics(
     """The metrics asked for, no two of one name."""
     if isinstance(metrics, str | FairnessMetric):
         metrics = [metrics]
+    if not isinstance(metrics, Iterable):
+        raise ValueError(f"metrics: found {metrics!r}; wanted names of metrics")
     asked: list[FairnessMetric] = []
     for metric in metrics:
         found = get_metric(metric)
