@@ -16,7 +16,7 @@ from cfhelpers._content import as_table, row_bits
 
 PENALTY = 0.01  # of RAPS, where nothing is said
 K_REG = 1
-ROWS_AT_ONCE = 65_536  # whose content is in memory beside the rows
+VALUES_AT_ONCE = 2_000_000  # whose content is in memory beside the rows
 FEW_CLASSES = 12  # up to here comparing every pair of labels is quicker than sorting
 
 
@@ -173,8 +173,10 @@ def person_u(rows_or_ids: Any, seed: int, purpose: str = "u") -> np.ndarray:
     table = as_table(rows_or_ids)
     n = table.shape[0]
     u = np.empty(n)
-    for first in range(0, n, ROWS_AT_ONCE):
-        some = slice(first, first + ROWS_AT_ONCE)
+    n_columns = table.shape[1] if table.ndim == 2 else 1
+    rows_at_once = max(1, VALUES_AT_ONCE // max(n_columns, 1))
+    for first in range(0, n, rows_at_once):
+        some = slice(first, first + rows_at_once)
         if isinstance(table, pd.DataFrame | pd.Series):
             bits = row_bits(table.iloc[some])
         else:
