@@ -378,9 +378,9 @@ def full_losses(
 
     Examples
     --------
-    >>> full_losses(np.array([24, 24]), 0.1).max() <= 0.1
+    >>> bool(full_losses(np.array([24, 24]), 0.1).max() <= 0.1)
     True
-    >>> full_losses(np.array([23, 23]), 0.1).min() <= 0.1
+    >>> bool(full_losses(np.array([23, 23]), 0.1).min() <= 0.1)
     False
     """
     losses = np.full(len(sizes), -1.0 if is_ratio else 0.0)
