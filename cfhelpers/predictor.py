@@ -240,14 +240,30 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         if ids is not None:
             ids = _checked_ids(ids, len(probs))
-        table = self._on_grid(self._scores(X, probs, ids))
         people = as_groups(groups, len(probs))
         more = None
         if unlabelled is not None:
             more = self._unlabelled(unlabelled, ids)
+        table = self._on_grid(self._scores(X, probs, ids))
+        task = self._task(table, labels, people, more)
+        regrouped, pooled, left_out = task.regroup(self.small_groups)
+        self._remember(regrouped, pooled, left_out)
+        self._warn(task, regrouped)
+        return self
+
+    def _task(
+        self,
+        table: np.ndarray,
+        labels: np.ndarray,
+        people: Groups,
+        more: tuple[np.ndarray, Groups] | None,
+    ) -> "_Task":
+        """The search that the options ask for; everyone's groups have the same names."""
+        if more is not None:
             people = people.declare(more[1].names)
-            more = (more[0], Groups(np.empty(0, np.intp), people.names).joined(more[1]))
-        task = _Task(
+            nobody = Groups(np.empty(0, np.intp), people.names)
+            more = (more[0], nobody.joined(more[1]))
+        return _Task(
             table,
             labels,
             people,
@@ -263,10 +279,6 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             },
             more,
         )
-        regrouped, pooled, left_out = task.regroup(self.small_groups)
-        self._remember(regrouped, pooled, left_out)
-        self._warn(task, regrouped)
-        return self
 
     def _unlabelled(
         self, unlabelled: tuple[Any, ...], ids: ArrayLike | None
