@@ -11,7 +11,7 @@ import pandas as pd
 
 from cfhelpers import paths
 from cfhelpers.control import Guarantee
-from cfhelpers.study import experiments
+from cfhelpers.study import authors, experiments
 from cfhelpers.study.names import Arm, DataKind
 
 EFFICIENCY_TOLERANCE = 0.05  # relative to the paper's number
@@ -45,28 +45,6 @@ BATCH_GCP = (
 PROXY_MIX = (
     "disparities of a single λ beside classwise efficiencies; ours likewise (erratum 4)"
 )
-POKEC_Z_GENDER = {
-    "aps": ".751 → .790",
-    "tps": ".716 → .790",
-    "cfgnn": ".682 → .800",
-    "daps": ".754 → .797",
-}
-
-
-def authors_runs() -> pd.DataFrame:
-    """The means over the authors' runs, from their release; see results/authors.
-
-    Returns
-    -------
-    DataFrame
-        One row per setting.
-
-    Examples
-    --------
-    >>> sorted(set(authors_runs()["score"]))
-    ['aps', 'cfgnn', 'daps', 'tps']
-    """
-    return pd.read_csv(paths.RESULTS / "authors" / "authors_runs_summary.csv")
 
 
 def load() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -110,8 +88,7 @@ def scorecard(
 
     Examples
     --------
-    >>> reported = pd.read_csv(paths.RESULTS / "reported_values.csv")
-    >>> card = scorecard(reported, pd.DataFrame(), pd.DataFrame())
+    >>> card = scorecard(authors.reported_values(), pd.DataFrame(), pd.DataFrame())
     >>> card["status"].value_counts().to_dict()
     {'not run here': 402}
     """
@@ -282,8 +259,8 @@ def _reasons(card: pd.DataFrame, true_label: pd.Series) -> pd.Series:
     is_off = status.isin(["close", "differs"])
     is_proxy = card["id"] == "Tab 4"
     is_pokec_z_gender = (card["dataset"] == "pokec_z") & (card["attribute"] == "gender")
-    authors = score.map(POKEC_Z_GENDER)
-    authors_give = "the authors' runs give " + authors.fillna("") + " (erratum 5)"
+    stored = score.map(authors.POKEC_Z_GENDER)
+    authors_give = "the authors' runs give " + stored.fillna("") + " (erratum 5)"
     batch_gcp = BATCH_GCP + _true_label_words(true_label).where(is_disparity, "")
     undefined = (status == "differs") & card["ours"].isna()
     odd_gender = is_pokec_z_gender & is_disparity
@@ -304,7 +281,7 @@ def _reasons(card: pd.DataFrame, true_label: pd.Series) -> pd.Series:
             is_proxy & is_disparity,
         ),
         ("the paper repeats Pokec-n's number (erratum 5)", odd_gender & repeats(card)),
-        (authors_give, odd_gender & authors.notna()),
+        (authors_give, odd_gender & stored.notna()),
     ]
     texts = []
     for text, applies in notes:
