@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,34 +58,3 @@ def test_full_sets_have_the_same_gap_in_both_networks():
     assert (by_dataset["pokec_n"] == by_dataset["pokec_z"]).all()
     assert by_dataset["pokec_n"].to_dict() == {"gender": 0.0507, "region+gender": 0.0861}
     assert (gaps["disparity_sd"] == 0).all()
-
-
-def test_label_gap_takes_the_two_groups_that_are_farthest_apart():
-    counts = pd.DataFrame(
-        {
-            "region": ["n", "n", "n", "n", "s", "s"],
-            "gender": ["f", "f", "m", "m", "f", "f"],
-            "label": [0, 1, 0, 1, 0, 1],
-            "n": [9, 1, 5, 5, 8, 2],
-        }
-    )
-    both = pokec_evidence.label_gap(counts, ["region", "gender"])
-    assert both == pytest.approx(0.5 - 0.1)
-    assert pokec_evidence.label_gap(counts, "region") == pytest.approx(6 / 20 - 2 / 10)
-
-
-def test_label_gap_leaves_label_0_out():
-    counts = pd.DataFrame(
-        {
-            "gender": ["f", "f", "f", "m", "m", "m"],
-            "label": [0, 1, 2, 0, 1, 2],
-            "n": [8, 1, 1, 0, 5, 5],
-        }
-    )
-    assert pokec_evidence.label_gap(counts, "gender") == pytest.approx(0.4)
-
-
-def test_label_gap_names_a_column_that_is_missing():
-    counts = pd.DataFrame({"gender": ["f"], "label": [1]})
-    with pytest.raises(ValueError, match="counts: found no column 'n'"):
-        pokec_evidence.label_gap(counts, "gender")

@@ -6,8 +6,6 @@ number of classes. And where every set is full, the gap in predictive parity is 
 of the labels alone.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -155,41 +153,3 @@ def full_set_gaps(runs: pd.DataFrame, n_classes: int) -> pd.DataFrame:
     columns = ["dataset", "attribute", "classwise", "score", "c"]
     columns += ["efficiency", "disparity", "disparity_sd"]
     return runs.loc[is_proxy & is_full, columns].reset_index(drop=True)
-
-
-def label_gap(counts: pd.DataFrame, by: str | Sequence[str]) -> float:
-    """The predictive-parity gap of full sets: how far label shares of groups are apart.
-
-    If every label is in every set, Pr[Y = ỹ | ỹ in the set, group] is the share of ỹ in
-    the group, whatever the model says. The largest difference between two groups is taken
-    over the labels but 0, which are the positive ones.
-
-    Parameters
-    ----------
-    counts : DataFrame
-        label, n, and the columns of `by`.
-    by : str or list of str
-        The columns whose values form a group.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> counts = {"sex": ["f", "f", "m", "m"], "label": [0, 1, 0, 1], "n": [3, 1, 1, 1]}
-    >>> label_gap(pd.DataFrame(counts), "sex")
-    0.25
-    """
-    columns = [by] if isinstance(by, str) else list(by)
-    missing = sorted({*columns, "label", "n"} - set(counts.columns))
-    if missing:
-        raise ValueError(
-            f"counts: found no column {missing[0]!r}; "
-            f"wanted {', '.join([*columns, 'label', 'n'])}"
-        )
-    in_cell = counts.groupby([*columns, "label"])["n"].sum()
-    in_group = in_cell.groupby(columns).transform("sum")
-    shares = (in_cell / in_group).unstack("label", fill_value=0)
-    positive = shares.drop(columns=0, errors="ignore")
-    return float((positive.max() - positive.min()).max())
