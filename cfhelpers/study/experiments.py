@@ -6,10 +6,9 @@ guarantee and a split. Settings of the same split share their scores and their s
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,42 +16,40 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
-from cfhelpers import paths
 from cfhelpers._cache import cached_frame, fingerprint
 from cfhelpers._checks import as_positive_labels
-from cfhelpers.cells import SortedCells
+from cfhelpers.cells import CellCounts, Shares, SortedCells
 from cfhelpers.control import (
     GUARANTEES,
     TOLERANCE,
     Calibration,
     FairThreshold,
+    Guarantee,
     PairTest,
     default_grid,
 )
 from cfhelpers.datasets import Dataset, acs, load_dataset, pokec
+from cfhelpers.datasets import split as split_rows
 from cfhelpers.groups import as_groups
 from cfhelpers.metrics import get_metric
 from cfhelpers.scores import raps_maximum
 from cfhelpers.study import models, presets, scoring
-from cfhelpers.study.names import DataKind
-
-RUNS = (
-    ("credit", "age"),
-    ("acs_income", "race"),
-    ("acs_education", "race"),
-    ("pokec_n", "region"),
-    ("pokec_n", "gender"),
-    ("pokec_n", "region+gender"),
-    ("pokec_z", "region"),
-    ("pokec_z", "gender"),
-    ("pokec_z", "region+gender"),
+from cfhelpers.study.names import DATASETS, RECORDS_OF, RUNS, DataKind
+from cfhelpers.study.stored_rows import (
+    load_rows,
+    load_training_rows,
+    read_stored,
+    rows_path,
+    save_rows,
 )
+
+__all__ = ["RUNS", "load_rows", "load_training_rows", "save_rows"]
+
 PAPER_ROWS = {
     "credit": 30_000,
     "acs_income": acs.PAPER_ROWS,
     "acs_education": acs.PAPER_ROWS,
     "pokec_n": pokec.SIZES["pokec_n"][0],
-    "pokec_z": pokec.SIZES["pokec_z"][0],
 }
 CLOSENESS = (0.05, 0.10, 0.15, 0.20)
 FOUR_FIFTHS = 0.8
@@ -82,17 +79,20 @@ KEYS = [
     "split",
 ]
 MEASURED = ["coverage", "efficiency", "disparity"]
+CONDITION_WORDS = {"any": "", "equal": ", y = {0}", "different": ", y ≠ {0}"}
+ROWS_VERSION = 1  # to be raised when a change of the code changes stored rows
 
 
 def load(
     name: str, attribute: str, source: str = "", rows: int = 0, seed: int = 0
 ) -> Dataset:
-    """A dataset as the paper uses it; Credit comes with its graph.
+    """A dataset as the paper used it; Credit comes with its graph.
 
     Parameters
     ----------
     name, attribute : str
-        One of RUNS; "region+gender" for both.
+        One of RUNS; "region+gender" for both. "pokec_z" gives Pokec-n, whose records
+        the paper's runs of that name had (erratum 10).
     source : str
         By default the dataset's own.
     rows : int
@@ -120,7 +120,10 @@ def load(
     if rows:
         options["n"] = rows
         options["seed"] = seed
-    return load_dataset(name, source or None, attribute=attribute.split("+"), **options)
+    own_name = RECORDS_OF.get(name, name)
+    return load_dataset(
+        own_name, source or None, attribute=attribute.split("+"), **options
+    )
 
 
 def scores_of(dataset: Dataset) -> tuple[str, ...]:
@@ -193,7 +196,9 @@ def records_words(dataset: Dataset) -> str:
     return ", ".join(words)
 
 
-def run_facts(dataset: Dataset, base: models.BaseModel, profile: str) -> dict[str, str]:
+def run_facts(
+    dataset: Dataset, base: models.BaseModel, profile: str, reported_as: str = ""
+) -> dict[str, str]:
     """What every row tells about the run that made it.
 
     Parameters
@@ -201,18 +206,23 @@ def run_facts(dataset: Dataset, base: models.BaseModel, profile: str) -> dict[st
     dataset : Dataset
     base : BaseModel
     profile : str
+    reported_as : str
+        The paper's name for it, where that is another than the records' own.
 
     Returns
     -------
     dict
         The columns from `dataset` to `model`, as plain text.
     """
+    records = records_words(dataset)
+    if reported_as not in ("", dataset.name):
+        records = f"{DATASETS[dataset.name]}'s: {records}"
     return {
-        "dataset": dataset.name,
+        "dataset": reported_as or dataset.name,
         "attribute": "+".join(dataset.attributes),
         "source": str(dataset.source),
         "data": str(whose_data(dataset)),
-        "records": records_words(dataset),
+        "records": records,
         "profile": profile,
         "model": base.model,
     }
@@ -317,7 +327,9 @@ def measured(test: SortedCells, metric: str, threshold: ArrayLike) -> dict[str, 
     Returns
     -------
     dict
-        `left_out` names the cells without points, which the disparity leaves out.
+        `left_out` names the cells without points, which the disparity leaves out;
+        `widest` names the two between which it is, and `widest_n` is the number of
+        points of the smaller.
 
     Examples
     --------
@@ -338,6 +350,94 @@ def measured(test: SortedCells, metric: str, threshold: ArrayLike) -> dict[str, 
         "efficiency": counts.set_sizes.sum() / n_points,
         "disparity": shares.disparity,
         "left_out": "; ".join(left_out),
+    } | widest_gap(shares)
+
+
+def widest_gap(shares: Shares) -> dict[str, Any]:
+    """Between which two cells the disparity is.
+
+    Parameters
+    ----------
+    shares : Shares
+        What a metric compares, at one threshold.
+
+    Returns
+    -------
+    dict
+        `widest`: the label, and the groups with the lowest and the highest share, each
+        with its points; `widest_n`: the points of the smaller cell. Empty and 0 where no
+        two groups have points.
+
+    Examples
+    --------
+    >>> counts = pd.DataFrame({
+    ...     "label": [1, 1],
+    ...     "true_label": [True, True],
+    ...     "group": ["a", "b"],
+    ...     "n": [40, 2000],
+    ...     "covered": [10, 1500],
+    ... })
+    >>> from cfhelpers.cells import CellCounts
+    >>> cells = CellCounts.from_table(counts, [0, 1])
+    >>> widest_gap(cells.shares(get_metric("equal_opportunity"), [1]))["widest"]
+    'label 1, y = 1: a (40) < b (2,000)'
+    """
+    losses = shares.losses
+    label, part = np.unravel_index(losses.argmax(), losses.shape)
+    if np.isneginf(losses[label, part]):
+        return {"widest": "", "widest_n": 0}
+    values = shares.values[label, part]
+    trials = np.broadcast_to(shares.trials, shares.values.shape)[label, part]
+    low = int(np.nanargmin(values))
+    high = int(np.nanargmax(values))
+    texts = []
+    for group in (low, high):
+        texts.append(f"{shares.group_names[group]} ({trials[group]:,})")
+    cell = "the true label"
+    if shares.metric.per_label:
+        name = shares.labels[label]
+        condition = CONDITION_WORDS[str(shares.metric.conditions[part])]
+        cell = f"label {name}{condition.format(name)}"
+    return {
+        "widest": f"{cell}: {' < '.join(texts)}",
+        "widest_n": int(min(trials[low], trials[high])),
+    }
+
+
+def smallest_cell(counts: CellCounts, metric: str) -> dict[str, Any]:
+    """The cell with the fewest points among those that a metric compares.
+
+    Parameters
+    ----------
+    counts : CellCounts
+        Of the calibration rows.
+    metric : str
+        For predictive values a group's points with the label are taken.
+
+    Returns
+    -------
+    dict
+        `smallest_cell` as "group / label", and its points as `smallest_n`.
+
+    Examples
+    --------
+    >>> people = as_groups(["a", "a", "b"], 3)
+    >>> sets = np.ones((3, 2), bool)
+    >>> counts = CellCounts.from_sets(sets, np.array([1, 1, 1]), people)
+    >>> smallest_cell(counts, "equal_opportunity")
+    {'smallest_cell': 'b / 1', 'smallest_n': 1}
+    """
+    own = get_metric(metric)
+    if own.is_predictive:
+        own = get_metric("equal_opportunity")
+    labels = as_positive_labels(None, len(counts.sizes))
+    shares = counts.shares(own, labels)
+    trials = shares.trials
+    label, _, group = np.unravel_index(trials.argmin(), trials.shape)
+    name = shares.group_names[group]
+    return {
+        "smallest_cell": f"{name} / {shares.labels[label]}",
+        "smallest_n": int(trials.min()),
     }
 
 
@@ -381,10 +481,13 @@ def run_split(
     calibration = calibrate(dataset, scored, alpha)
     test_groups = as_groups(dataset.groups[scored.test], len(scored.test))
     test = SortedCells(scored.scores[scored.test], dataset.y[scored.test], test_groups)
+    all_labels = np.ones(calibration.scores.shape, bool)
+    counts = CellCounts.from_sets(all_labels, calibration.y, calibration.groups)
     grid = threshold_grid(scored)
     rows = []
     for metric in metrics:
         at_base = measured(test, metric, calibration.base)
+        smallest = smallest_cell(counts, metric)
         for is_classwise in classwise:
             for guarantee in guarantees:
                 search = calibration.search(
@@ -403,7 +506,8 @@ def run_split(
                         "c": c,
                     }
                     found = search.find(c)
-                    rows.append(setting | _outcome(test, metric, found, at_base, c))
+                    outcome = _outcome(test, metric, found, at_base, c)
+                    rows.append(setting | outcome | smallest)
     return pd.DataFrame(rows).assign(
         score=score,
         split=split,
@@ -446,6 +550,8 @@ def _outcome(
     row["beyond"] = is_beyond(metric, row["disparity"], c)
     for name in MEASURED:
         row[f"base_{name}"] = at_base[name]
+    row["base_widest"] = at_base["widest"]
+    row["base_widest_n"] = at_base["widest_n"]
     row["base_beyond"] = is_beyond(metric, at_base["disparity"], c)
     row["threshold"] = found.threshold.tolist()
     row["base_threshold"] = found.base_threshold
@@ -459,24 +565,31 @@ def run(
     base: models.BaseModel,
     *,
     profile: str = "quick",
+    reported_as: str = "",
     splits: int = 10,
     scores: Sequence[str] | None = None,
+    fresh: bool = False,
     progress: bool = True,
     **options: Any,
 ) -> pd.DataFrame:
     """The tidy rows of a dataset: every score on every split.
 
-    What is done is kept in artifacts/ at once, so that a run that was stopped goes on
-    where it was.
+    Rows that are stored in results/runs for the same records, model and settings are
+    read. What is computed is kept in artifacts/ at once, so that a run that was stopped
+    goes on where it was.
 
     Parameters
     ----------
     dataset : Dataset
     base : BaseModel
     profile : "quick" or "paper"
+    reported_as : str
+        The paper's name for the dataset, where that is another than the records' own.
     splits : int
     scores : list of str, optional
         By default those that the paper reports.
+    fresh : bool
+        Compute them, whatever is stored in results/runs.
     progress : bool
         Whether to show a bar.
     **options
@@ -489,8 +602,13 @@ def run(
     """
     if scores is None:
         scores = scores_of(dataset)
-    tuned = presets.preset(dataset, "cfgnn", profile) or presets.preset(dataset, "cfgnn")
-    key = {"content": _content(dataset, base), "options": options}
+    settings = run_settings(dataset, profile, splits, scores, options)
+    facts = run_facts(dataset, base, profile, reported_as)
+    key = rows_key(dataset, base.parts, base.model, base.parameters, base.seed, settings)
+    path = rows_path(profile, facts["dataset"], facts["attribute"], base.seed)
+    stored = None if fresh else read_stored(path, key)
+    if stored is not None:
+        return stored
     pairs = list(product(range(splits), scores))
     parts = []
     for split, score in tqdm(
@@ -498,20 +616,188 @@ def run(
     ):
         own_options = dict(options)
         if score == "cfgnn":
-            own_options |= {"parameters": tuned, "progress": False}
-        own_key = key | {"score": score, "split": split, "own": own_options}
+            own_options |= {"parameters": settings["cfgnn"], "progress": False}
         compute = partial(run_split, dataset, base, score, split, **own_options)
+        own_key = {
+            "content": _content(dataset, base),
+            "options": options,
+            "score": score,
+            "split": split,
+            "own": own_options,
+        }
         name = f"runs/{dataset.name}-{score}"
         with warnings.catch_warnings():
             # Said once, when the rows were split; here the rows name empty cells.
             warnings.filterwarnings("ignore", "too few rows to reach every part")
             parts.append(cached_frame(name, own_key, compute, code=__name__))
     rows = pd.concat(parts, ignore_index=True).assign(
-        **run_facts(dataset, base, profile),
+        **facts,
         parameters=json.dumps(base.parameters, sort_keys=True),
-        seed=base.seed,
+        training_split=base.seed,
+        n_labelled=int((dataset.y >= 0).sum()),
+        test_accuracy=base.accuracy["test"],
+        test_log_loss=log_loss_of_test(dataset, base),
+        key=key,
     )
     return rows[[*KEYS, *rows.columns.difference(KEYS, sort=False)]]
+
+
+def run_training_splits(
+    dataset: Dataset,
+    base: models.BaseModel,
+    training_splits: int,
+    *,
+    profile: str = "quick",
+    reported_as: str = "",
+    splits: int = 10,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """The rows of other training splits, each with its own model, stored as they come.
+
+    The paper has one trained model. Another division into training and other rows gives
+    another model, and other numbers; the rows show how far apart they are. They are by
+    the paper's rule alone. Training splits whose rows are stored are not run again.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+        Of training split 0: the others have its kind and its settings.
+    training_splits : int
+        How many there are in all, that of `base` among them.
+    profile, reported_as, splits, progress
+        As in `run`.
+
+    Returns
+    -------
+    DataFrame
+        Of training splits 1, 2, …; empty if there is none.
+    """
+    options: dict[str, Any] = {"guarantees": [str(Guarantee.NONE)]}
+    settings = run_settings(dataset, profile, splits, scores_of(dataset), options)
+    attribute = "+".join(dataset.attributes)
+    found = [pd.DataFrame()]
+    seeds = range(1, training_splits)
+    for seed in tqdm(seeds, "training splits", disable=not progress, leave=False):
+        parts = split_rows(dataset, seed)
+        key = rows_key(dataset, parts, base.model, base.parameters, seed, settings)
+        path = rows_path(profile, reported_as or dataset.name, attribute, seed)
+        rows = read_stored(path, key)
+        if rows is None:
+            model = models.base_model(
+                dataset,
+                parts,
+                base.model,
+                parameters=base.parameters,
+                seed=seed,
+                progress=progress,
+            )
+            rows = run(
+                dataset,
+                model,
+                profile=profile,
+                reported_as=reported_as,
+                splits=splits,
+                progress=progress,
+                **options,
+            )
+            save_rows(rows)
+        found.append(rows)
+    return pd.concat(found, ignore_index=True)
+
+
+def rows_key(
+    dataset: Dataset,
+    parts: np.ndarray,
+    model: str,
+    parameters: Mapping[str, Any],
+    seed: int,
+    settings: Mapping[str, Any],
+) -> str:
+    """A short text that changes with whatever rows depend on, except the code.
+
+    A change of the code that changes rows raises ROWS_VERSION.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    parts : array of str, shape (n,)
+    model : str
+    parameters : mapping
+        Of the model.
+    seed : int
+        Of the model.
+    settings : mapping
+        Whatever else there is.
+
+    Returns
+    -------
+    str
+        Twenty hexadecimal digits.
+    """
+    codes = as_groups(dataset.groups, len(dataset)).codes
+    arrays = [dataset.X, dataset.y, codes, parts]
+    if dataset.edge_index is not None:
+        arrays.append(dataset.edge_index)
+    whole = {
+        "version": ROWS_VERSION,
+        "content": fingerprint(*arrays),
+        "model": model,
+        "parameters": dict(parameters),
+        "seed": seed,
+        "settings": dict(settings),
+    }
+    return fingerprint(json.dumps(whole, sort_keys=True))
+
+
+def run_settings(
+    dataset: Dataset,
+    profile: str,
+    splits: int,
+    scores: Sequence[str],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What rows depend on beside records and model; CFGNN's settings are among it.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    profile : "quick" or "paper"
+        Its settings of CFGNN, or else those of the quick one.
+    splits : int
+    scores : list of str
+    options : mapping
+        Of `run_split`.
+
+    Returns
+    -------
+    dict
+    """
+    tuned = presets.preset(dataset, "cfgnn", profile)
+    return {
+        "splits": splits,
+        "scores": list(scores),
+        "cfgnn": tuned or presets.preset(dataset, "cfgnn"),
+        "options": dict(options),
+    }
+
+
+def log_loss_of_test(dataset: Dataset, base: models.BaseModel) -> float:
+    """Mean −log of the probability that the base model gives to the true label.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+
+    Returns
+    -------
+    float
+        Over the test rows.
+    """
+    rows = np.flatnonzero(base.parts == "test")
+    probs = base.probs[rows, dataset.y[rows]].astype(float)
+    return float(-np.log(np.maximum(probs, np.finfo(float).tiny)).mean())
 
 
 def _content(dataset: Dataset, base: models.BaseModel) -> str:
@@ -521,67 +807,6 @@ def _content(dataset: Dataset, base: models.BaseModel) -> str:
     if dataset.edge_index is not None:
         arrays.append(dataset.edge_index)
     return fingerprint(*arrays)
-
-
-def save_rows(rows: pd.DataFrame) -> Path:
-    """Write the rows of one run where the profile's rows are, whole or not at all.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Of `run`.
-
-    Returns
-    -------
-    Path
-        results/runs/<profile>/<dataset>_<attribute>.parquet
-    """
-    runs = rows[["profile", "dataset", "attribute"]].drop_duplicates()
-    ((profile, dataset, attribute),) = runs.to_numpy()
-    path = _rows_path(profile, dataset, attribute)
-    with paths.atomic_write(path) as unfinished:
-        rows.to_parquet(unfinished, index=False, compression="zstd")
-    return path
-
-
-def load_rows(
-    profile: str | None = None, dataset: str | None = None, attribute: str | None = None
-) -> pd.DataFrame:
-    """The stored rows of all runs, or of one profile, dataset or attribute.
-
-    Parameters
-    ----------
-    profile, dataset, attribute : str, optional
-
-    Returns
-    -------
-    DataFrame
-
-    Examples
-    --------
-    >>> load_rows("quick", "credit")["split"].nunique()
-    10
-    """
-    profiles = [profile] if profile else paths.PROFILES
-    parts = []
-    for one_profile in profiles:
-        for name, by in RUNS:
-            path = _rows_path(one_profile, name, by)
-            is_wanted = dataset in (None, name) and attribute in (None, by)
-            if is_wanted and path.exists():
-                parts.append(pd.read_parquet(path))
-    if not parts:
-        command = "make paper" if profile == "paper" else "make"
-        raise FileNotFoundError(
-            f"no rows of {dataset or 'any dataset'} in results/runs; "
-            f"`{command}` makes them"
-        )
-    return pd.concat(parts, ignore_index=True)
-
-
-def _rows_path(profile: str, dataset: str, attribute: str) -> Path:
-    """Where the rows of one run are."""
-    return paths.runs(profile) / f"{dataset}_{attribute.replace('+', '_')}.parquet"
 
 
 def summary(rows: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFrame:

@@ -23,3 +23,23 @@ class Arm(StrEnum):
 
 
 CF_ARMS = {Guarantee.NONE: Arm.CF, Guarantee.FIXED_SEQUENCE: Arm.CF_GUARANTEE}
+DATASETS = {
+    "credit": "Credit",
+    "acs_income": "ACSIncome",
+    "acs_education": "ACSEducation",
+    "pokec_n": "Pokec-n",
+    "pokec_z": "Pokec-z",
+}
+RUNS = (  # a dataset, as the paper calls it, and a sensitive attribute
+    ("credit", "age"),
+    ("acs_income", "race"),
+    ("acs_education", "race"),
+    ("pokec_n", "region"),
+    ("pokec_n", "gender"),
+    ("pokec_n", "region+gender"),
+    ("pokec_z", "region"),
+    ("pokec_z", "gender"),
+    ("pokec_z", "region+gender"),
+)
+# The paper ran "Pokec-z" on Pokec-n's records (erratum 10), with another base model.
+RECORDS_OF = {"pokec_z": "pokec_n"}

@@ -15,15 +15,8 @@ import pandas as pd
 
 from cfhelpers import paths
 from cfhelpers.control import Guarantee
-from cfhelpers.study.names import DataKind
+from cfhelpers.study.names import DATASETS, DataKind
 
-DATASETS = {
-    "credit": "Credit",
-    "acs_income": "ACSIncome",
-    "acs_education": "ACSEducation",
-    "pokec_n": "Pokec-n",
-    "pokec_z": "Pokec-z",
-}
 SCORES = ("aps", "raps", "tps", "cfgnn", "daps")  # in the order of the paper's tables
 ARMS = ("Base", "CF", "CF with guarantee")
 SHARES = ["beyond", "infinite"]

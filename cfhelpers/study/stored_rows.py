@@ -1,0 +1,169 @@
+"""Tidy rows in results/runs: written whole, found again, and used again.
+
+A file holds the rows of one dataset, one attribute and one training split. The rows of
+training split 0 are in results/runs/<profile>; those of the others, by the paper's rule
+alone, in results/runs/<profile>/training.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from cfhelpers import paths
+from cfhelpers.control import Guarantee
+from cfhelpers.study.names import RUNS, DataKind
+
+
+def rows_path(
+    profile: str, dataset: str, attribute: str, training_split: int = 0
+) -> Path:
+    """Where the rows of one run are.
+
+    Parameters
+    ----------
+    profile, dataset, attribute : str
+    training_split : int
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> rows_path("quick", "pokec_n", "region+gender").name
+    'pokec_n_region_gender.parquet'
+    >>> rows_path("quick", "credit", "age", 3).name
+    'credit_age_3.parquet'
+    """
+    stem = f"{dataset}_{attribute.replace('+', '_')}"
+    folder = paths.runs(profile)
+    if training_split == 0:
+        return folder / f"{stem}.parquet"
+    return folder / "training" / f"{stem}_{training_split}.parquet"
+
+
+def save_rows(rows: pd.DataFrame) -> Path:
+    """Write the rows of one run where the profile's rows are, whole or not at all.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `experiments.run`.
+
+    Returns
+    -------
+    Path
+        See `rows_path`.
+    """
+    place = ["profile", "dataset", "attribute", "training_split"]
+    ((profile, dataset, attribute, split),) = rows[place].drop_duplicates().to_numpy()
+    path = rows_path(profile, dataset, attribute, split)
+    with paths.atomic_write(path) as unfinished:
+        rows.to_parquet(unfinished, index=False, compression="zstd")
+    return path
+
+
+def read_stored(path: Path, key: str) -> pd.DataFrame | None:
+    """The rows in a file, if they were made for this key.
+
+    Parameters
+    ----------
+    path : Path
+    key : str
+        Of `experiments.rows_key`.
+
+    Returns
+    -------
+    DataFrame or None
+        None where there is no file, or one that cannot be read or has another key.
+    """
+    try:
+        rows = pd.read_parquet(path)
+    except (OSError, ValueError):
+        return None
+    if "key" not in rows or (rows["key"] != key).any():
+        return None
+    return rows
+
+
+def load_rows(
+    profile: str | None = None, dataset: str | None = None, attribute: str | None = None
+) -> pd.DataFrame:
+    """The stored rows of all runs, or of one profile, dataset or attribute.
+
+    Parameters
+    ----------
+    profile, dataset, attribute : str, optional
+
+    Returns
+    -------
+    DataFrame
+        Of training split 0.
+
+    Examples
+    --------
+    >>> load_rows("quick", "credit")["split"].nunique()
+    10
+    """
+    profiles = [profile] if profile else paths.PROFILES
+    parts = []
+    for one_profile in profiles:
+        for name, by in RUNS:
+            path = rows_path(one_profile, name, by)
+            is_wanted = dataset in (None, name) and attribute in (None, by)
+            if is_wanted and path.exists():
+                parts.append(pd.read_parquet(path))
+    if not parts:
+        command = "make paper" if profile == "paper" else "make"
+        raise FileNotFoundError(
+            f"no rows of {dataset or 'any dataset'} in results/runs; "
+            f"`{command}` makes them"
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def load_training_rows(
+    dataset: str | None = None, attribute: str | None = None
+) -> pd.DataFrame:
+    """The stored rows of every training split, on real records, by the paper's rule.
+
+    Parameters
+    ----------
+    dataset, attribute : str, optional
+        One dataset, one attribute; by default all.
+
+    Returns
+    -------
+    DataFrame
+        The column `training_split` tells them apart. Of several profiles the one with
+        the most training splits is taken. Empty where nothing is stored.
+
+    Examples
+    --------
+    >>> sorted(set(load_training_rows("credit")["training_split"]))
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    parts = []
+    for name, by in RUNS:
+        if dataset in (None, name) and attribute in (None, by):
+            of_profiles = [_all_splits(profile, name, by) for profile in paths.PROFILES]
+            most = max(of_profiles, key=len)
+            if most:
+                parts.append(pd.concat(most))
+    if not parts:
+        return pd.DataFrame()
+    return pd.concat(parts, ignore_index=True)
+
+
+def _all_splits(profile: str, dataset: str, attribute: str) -> list[pd.DataFrame]:
+    """The rows of every training split of one run, a frame each; real records alone."""
+    first = rows_path(profile, dataset, attribute)
+    if not first.exists():
+        return []
+    rows = pd.read_parquet(first)
+    rows = rows[rows["guarantee"] == Guarantee.NONE]
+    if (rows["data"] == DataKind.SIMULATED).any():
+        return []
+    pattern = rows_path(profile, dataset, attribute, 1).name.replace("_1.", "_*.")
+    others = sorted((first.parent / "training").glob(pattern))
+    return [rows, *map(pd.read_parquet, others)]
