@@ -1,6 +1,6 @@
-"""Every number of the paper's tables beside ours, with one honest word.
+"""Every number of the paper's tables and bars beside ours, with one honest word.
 
-Nothing is computed but means over splits.
+Nothing is computed but means over splits, and the yardstick of `judging` from them.
 """
 
 import os
@@ -10,15 +10,28 @@ import numpy as np
 import pandas as pd
 
 from cfhelpers import paths
-from cfhelpers.control import Guarantee
 from cfhelpers.study import authors, experiments
+from cfhelpers.study.judging import (
+    JUDGED,
+    MADE_BY,
+    PRICE,
+    QUANTITIES,
+    ROUNDING,
+    SETTING,
+    STATUSES,
+    TRUE_LABEL,
+    closeness,
+    judge,
+    measured_values,
+    older_tolerance,
+    our_numbers,
+    prediction_interval,
+    yardsticks,
+)
 from cfhelpers.study.names import Arm, DataKind
 
-EFFICIENCY_TOLERANCE = 0.05  # relative to the paper's number
-DISPARITY_TOLERANCE = 0.05  # absolute, of a difference or a ratio
-TIE = 0.005  # two numbers that are no farther apart count as equal
-ROUNDING = 1e-9  # a number at the very edge of a tolerance is within it
-STATUSES = ("match", "close", "differs", "other year", "simulated", "not run here")
+__all__ = ["STATUSES", "prediction_interval"]
+
 TABLES = {  # label in the paper's text -> id, and the notebook that makes it
     "tab:disparate_impact": ("Tab 3", 10),
     "tab:acs_educ_pred_par": ("Tab 4", 11),
@@ -29,15 +42,7 @@ TABLES = {  # label in the paper's text -> id, and the notebook that makes it
     "tab:pokec_z_di_all": ("Tab E5", 10),
     "tab:disparate_gcp": ("Tab E6", 12),
 }
-SETTING = ["dataset", "attribute", "classwise", "score", "arm", "metric", "c", "quantity"]
-MADE_BY = ["source", "data", "records", "profile", "model"]
-QUANTITIES = ("efficiency", "disparity")
-TRUE_LABEL = "true label"  # a third quantity: BatchGCP's disparity on the true label
-AVERAGE = 0.125  # Tab 4's base is an average over c = .05, .10, .15, .20; so is this
-BASE_DISPARITY = (
-    "base disparity depends strongly on the base model "
-    "(Credit, four models: DP .06–.11 for APS, .14–.33 for TPS)"
-)
+BARS = "figures"  # stands for a table where the number is the height of a bar
 BATCH_GCP = (
     "the paper scored BatchGCP on the true label (erratum 8); "
     "ours is on fixed labels, as CF"
@@ -45,6 +50,9 @@ BATCH_GCP = (
 PROXY_MIX = (
     "disparities of a single λ beside classwise efficiencies; ours likewise (erratum 4)"
 )
+UNEXPLAINED = "unexplained"
+# The erratum that was shown to move a score's numbers, and notebook 15 runs it.
+TESTED_CAUSES = {"daps": "composed_tuning"}
 
 
 def load() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -66,31 +74,56 @@ def load() -> tuple[pd.DataFrame, pd.DataFrame]:
     return rows, batch_rows
 
 
+def load_errata() -> pd.DataFrame:
+    """What each bug of the release moves, as notebook 15 stored it.
+
+    Returns
+    -------
+    DataFrame
+        Empty where nothing is stored.
+    """
+    path = paths.RESULTS / "errata.csv"
+    if not path.exists():
+        return pd.DataFrame()
+    return pd.read_csv(path)
+
+
 def scorecard(
-    reported: pd.DataFrame, rows: pd.DataFrame, batch_rows: pd.DataFrame
+    reported: pd.DataFrame,
+    rows: pd.DataFrame,
+    batch_rows: pd.DataFrame,
+    training_rows: pd.DataFrame | None = None,
+    errata: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The paper's numbers beside ours.
 
     Parameters
     ----------
     reported : DataFrame
-        The paper's numbers, results/reported_values.csv.
+        The paper's numbers, of `authors.reported_values`.
     rows : DataFrame
         Tidy rows of `experiments`; may be empty.
     batch_rows : DataFrame
         Rows of `batch_gcp`; may be empty.
+    training_rows : DataFrame, optional
+        Rows of every training split, of `experiments.load_training_rows`; without them
+        there is no yardstick.
+    errata : DataFrame, optional
+        Of `load_errata`; reasons cite its rows.
 
     Returns
     -------
     DataFrame
-        One row per reported number, in their order: paper, ours, sd over splits,
-        difference, tolerance, status and reason.
+        One row per reported number, in their order: paper, ours (training split 0), sd
+        over re-splits, the interval over training splits, status and reason, see
+        `judging.judge`. Cells with the same `measurement` hold the same two numbers of
+        the same thing.
 
     Examples
     --------
     >>> card = scorecard(authors.reported_values(), pd.DataFrame(), pd.DataFrame())
     >>> card["status"].value_counts().to_dict()
-    {'not run here': 402}
+    {'not run': 402}
     """
     unknown = sorted(set(reported["table"]) - set(TABLES))
     if unknown:
@@ -101,27 +134,106 @@ def scorecard(
     card = reported.rename(columns={"value": "paper"}).reset_index(drop=True)
     ids = card["table"].map({table: name for table, (name, _) in TABLES.items()})
     card.insert(list(card.columns).index("paper"), "id", ids)
+    card["notebook"] = card["table"].map({table: n for table, (_, n) in TABLES.items()})
     wanted = _wanted_settings(card)
-    summary = _summarise(rows, batch_rows)
-    ours = wanted.merge(summary, how="left", on=SETTING, validate="many_to_one")
+    values = pd.concat([measured_values(rows), _batch_gcp_values(batch_rows)])
+    card = judge(_beside(card, wanted, values, _intervals(training_rows)))
+    card["measurement"] = _measurements(card, wanted)
+    numbers = our_numbers(values)
     on_true_label = wanted.assign(quantity=TRUE_LABEL)
-    true_label = on_true_label.merge(summary, how="left", on=SETTING)["ours"]
-    difference = ours["ours"] - card["paper"]
-    tolerance = _tolerance(card)
-    data = ours["data"]
-    card = card.join(ours[["ours", "sd"]]).assign(
-        splits=ours["splits"].fillna(0).astype(int),
-        difference=difference.where(data.isin([DataKind.PAPERS, DataKind.OTHER])),
-        tolerance=tolerance.where(data == DataKind.PAPERS),
-        source=ours["source"],
-        data=data,
-        records=ours["records"],
-        profile=ours["profile"],
-        notebook=card["table"].map({table: n for table, (_, n) in TABLES.items()}),
-    )
-    card["status"] = _statuses(card, difference.abs() <= tolerance + ROUNDING)
-    card["reason"] = _reasons(card, true_label)
-    return card.round(dict.fromkeys(["ours", "sd", "difference", "tolerance"], 6))
+    true_label = on_true_label.merge(numbers, how="left", on=SETTING)["ours"]
+    card["reason"] = _reasons(card, true_label, errata)
+    return _rounded(card)
+
+
+def bars(
+    rows: pd.DataFrame,
+    training_rows: pd.DataFrame,
+    stored: pd.DataFrame | None = None,
+    errata: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """The bars of the paper's figures beside ours, and the price of fairness.
+
+    Parameters
+    ----------
+    rows, training_rows, errata : DataFrame
+        As in `scorecard`.
+    stored : DataFrame, optional
+        The heights of the bars; by default `authors.runs`.
+
+    Returns
+    -------
+    DataFrame
+        As of `scorecard`, three rows per setting: efficiency, disparity and price, the
+        efficiency of CF minus that of the base predictor, with its sign.
+    """
+    heights = authors.runs() if stored is None else stored
+    parts = []
+    for quantity in QUANTITIES:
+        own = heights.assign(quantity=quantity, table=BARS)
+        parts.append(own.assign(arm=str(Arm.CF), paper=heights[quantity]))
+        parts.append(own.assign(arm=str(Arm.BASE), paper=heights[f"base_{quantity}"]))
+    price = heights["efficiency"] - heights["base_efficiency"]
+    own = heights.assign(quantity=PRICE, table=BARS)
+    parts.append(own.assign(arm=str(Arm.CF), paper=price))
+    card = pd.concat(parts, ignore_index=True)[["table", *SETTING, "paper"]]
+    return _rounded(_judged_cf(card, rows, training_rows, errata))
+
+
+def prices(
+    reported: pd.DataFrame,
+    rows: pd.DataFrame,
+    training_rows: pd.DataFrame,
+    errata: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """The price of fairness in the tables: efficiency of CF minus the base predictor's.
+
+    Parameters
+    ----------
+    reported, rows, training_rows, errata : DataFrame
+        As in `scorecard`.
+
+    Returns
+    -------
+    DataFrame
+        As of `scorecard`, a row per number of CF's efficiency.
+    """
+    sizes = reported[reported["quantity"] == "efficiency"]
+    names = ["table", "dataset", "attribute", "classwise", "score", "metric"]
+    is_base = sizes["arm"] == Arm.BASE
+    base = sizes[is_base].set_index(names)["value"].rename("base")
+    card = sizes[sizes["arm"] == Arm.CF].join(base, on=names)
+    card = card.assign(paper=card["value"] - card["base"], quantity=PRICE)
+    card = card[["table", *SETTING, "paper"]].reset_index(drop=True)
+    return _rounded(_judged_cf(card, rows, training_rows, errata))
+
+
+def _judged_cf(
+    card: pd.DataFrame,
+    rows: pd.DataFrame,
+    training_rows: pd.DataFrame,
+    errata: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """Words and reasons for CF's numbers; the base's are there for the conclusions."""
+    wanted = _wanted_settings(card)
+    values = measured_values(rows)
+    card = judge(_beside(card, wanted, values, _intervals(training_rows)))
+    nothing = pd.Series(np.nan, card.index)
+    card["reason"] = _reasons(card, nothing, errata)
+    return card[card["arm"] == Arm.CF].reset_index(drop=True)
+
+
+def _rounded(card: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as they are written."""
+    names = ["paper", "ours", "sd", "low", "high", "difference", "tolerance", "effect"]
+    return card.round(dict.fromkeys(names, 6))
+
+
+def _intervals(training_rows: pd.DataFrame | None) -> pd.DataFrame:
+    """The yardstick of every setting."""
+    if training_rows is None:
+        training_rows = pd.DataFrame()
+    return yardsticks(measured_values(training_rows))
 
 
 def _wanted_settings(card: pd.DataFrame) -> pd.DataFrame:
@@ -129,157 +241,100 @@ def _wanted_settings(card: pd.DataFrame) -> pd.DataFrame:
 
     Tab 4 prints disparities of a single λ beside efficiencies of classwise λ (erratum 4).
     """
-    is_efficiency = card["quantity"] == "efficiency"
-    classwise = card["classwise"].mask(card["id"] == "Tab 4", is_efficiency)
-    return card[SETTING].assign(c=_closeness(card), classwise=classwise)
+    is_disparity = card["quantity"] == "disparity"
+    is_mixed = card["table"] == "tab:acs_educ_pred_par"
+    classwise = card["classwise"].mask(is_mixed, ~is_disparity)
+    return card[SETTING].assign(c=closeness(card), classwise=classwise)
 
 
-def _closeness(card: pd.DataFrame) -> pd.Series:
-    """c as a number; an average over the values of c is theirs."""
-    return pd.to_numeric(card["c"].replace("avg", AVERAGE)).astype(float).round(6)
-
-
-def _tolerance(card: pd.DataFrame) -> pd.Series:
-    """How far our number may be from the paper's."""
-    relative = EFFICIENCY_TOLERANCE * card["paper"]
-    return relative.where(card["quantity"] == "efficiency", DISPARITY_TOLERANCE)
-
-
-def _statuses(card: pd.DataFrame, is_within: pd.Series) -> np.ndarray:
-    """The word of every number: the first that applies."""
-    same_conclusions = _conclusions(card, "paper") == _conclusions(card, "ours")
-    words = {
-        "not run here": card["data"].isna(),
-        "simulated": card["data"] == DataKind.SIMULATED,
-        "other year": card["data"] == DataKind.OTHER,
-        "match": is_within,
-        "close": same_conclusions.all(axis=1) & card["ours"].notna(),
-    }
-    return np.select(list(words.values()), list(words), "differs")
-
-
-def _summarise(rows: pd.DataFrame, batch_rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sd and number of splits of every setting.
-
-    Of several runs the paper's data go first, then more splits, then the quick profile.
-    """
-    columns = [*SETTING, *MADE_BY, "split", "value"]
-    parts = [pd.DataFrame(columns=columns)]
-    if len(rows):
-        parts += _measured_values(rows, columns)
-    if len(batch_rows):
-        parts += _batch_gcp_values(batch_rows)
-    long = pd.concat([part[columns] for part in parts])
-    unknown = sorted(map(str, set(long["data"]) - set(DataKind)))
-    if unknown:
-        raise ValueError(
-            f"rows: found the data {unknown[0]!r}; wanted one of {', '.join(DataKind)}"
-        )
-    long = long.assign(
-        c=long["c"].astype(float).round(6), value=long["value"].astype(float)
+def _beside(
+    card: pd.DataFrame,
+    wanted: pd.DataFrame,
+    values: pd.DataFrame,
+    intervals: pd.DataFrame,
+) -> pd.DataFrame:
+    """The card with our numbers and their intervals; no difference to simulated ones."""
+    ours = wanted.merge(
+        our_numbers(values), how="left", on=SETTING, validate="many_to_one"
     )
-    values = long.groupby([*SETTING, *MADE_BY])["value"]
-    found = values.agg(ours="mean", sd="std", splits="count").reset_index()
-    preferred = list(DataKind)
-    order = {
-        "kind": found["data"].map(preferred.index),
-        "fewer": -found["splits"],
-        "slower": found["profile"] != "quick",
-    }
-    found = found.assign(**order).sort_values([*order, *MADE_BY])
-    return found.drop_duplicates(SETTING)
+    spread = wanted.merge(intervals, how="left", on=SETTING, validate="many_to_one")
+    is_real = ours["data"].isin([DataKind.PAPERS, DataKind.OTHER])
+    spread = spread.where(is_real)
+    return card.join(ours[["ours", "sd", *MADE_BY]]).assign(
+        splits=ours["splits"].fillna(0).astype(int),
+        training_splits=spread["training_splits"].fillna(0).astype(int),
+        low=spread["low"].astype(float),
+        high=spread["high"].astype(float),
+        difference=(ours["ours"] - card["paper"]).where(is_real),
+    )
 
 
-def _measured_values(rows: pd.DataFrame, columns: list[str]) -> list[pd.DataFrame]:
-    """What was measured by the paper's rule, of CF and of the base predictor.
-
-    Tab 4 prints one number of the base predictor, the mean over the values of c.
-    """
-    rows = rows[rows["guarantee"] == Guarantee.NONE]
-    parts = []
-    for quantity in QUANTITIES:
-        values = rows[quantity]
-        parts.append(rows.assign(arm=str(Arm.CF), quantity=quantity, value=values))
-    base_parts = []
-    for quantity in QUANTITIES:
-        values = rows[f"base_{quantity}"]
-        base_parts.append(rows.assign(arm=str(Arm.BASE), quantity=quantity, value=values))
-    base = pd.concat(base_parts)
-    proxy = base[base["metric"] == "predictive_parity_proxy"]
-    same_split = [name for name in columns if name not in ("c", "value")]
-    average = proxy.groupby(same_split, as_index=False)[["c", "value"]].mean()
-    return [*parts, *base_parts, average]
+def _measurements(card: pd.DataFrame, wanted: pd.DataFrame) -> pd.Series:
+    """A number per distinct measurement: cells of one thing with the same two numbers."""
+    names = [name for name in SETTING if name != "classwise"]
+    cells = wanted[names].assign(paper=card["paper"], ours=card["ours"].round(6))
+    return cells.groupby([*names, "paper", "ours"], dropna=False, sort=False).ngroup()
 
 
-def _batch_gcp_values(batch_rows: pd.DataFrame) -> list[pd.DataFrame]:
+def _batch_gcp_values(batch_rows: pd.DataFrame) -> pd.DataFrame:
     """What was measured of BatchGCP, scored on fixed labels and on the true label."""
+    if batch_rows.empty:
+        return measured_values(batch_rows)
     is_batch_gcp = batch_rows["arm"] == Arm.BATCH_GCP
-    batch_rows = batch_rows[is_batch_gcp].assign(classwise=True, c=0.8)
-    fixed = batch_rows[batch_rows["scored_on"] == "fixed label"]
+    own = batch_rows[is_batch_gcp].assign(classwise=True, c=0.8, training_split=0)
+    fixed = own[own["scored_on"] == "fixed label"]
     parts = []
     for quantity in QUANTITIES:
         parts.append(fixed.assign(quantity=quantity, value=fixed[quantity]))
-    true = batch_rows[batch_rows["scored_on"] == "true label"]
+    true = own[own["scored_on"] == "true label"]
     parts.append(true.assign(quantity=TRUE_LABEL, value=true["disparity"]))
-    return parts
+    columns = [*SETTING, *MADE_BY, "training_split", "split", "value"]
+    return pd.concat([part[columns] for part in parts])
 
 
-def _conclusions(card: pd.DataFrame, which: str) -> pd.DataFrame:
-    """What a reader would conclude from each number, by the paper's or by ours.
-
-    Whether the number's arm is beyond c; and the order of the number and the base's
-    (for the base's: of the number and CF's).
-    """
-    value = card[which]
-    arm = card["arm"]
-    c = _closeness(card)
-    names = ("table", "dataset", "attribute", "classwise", "score", "metric")
-    setting = [card[name] for name in names]
-    disparities = value.where(card["quantity"] == "disparity")
-    disparity = disparities.groupby([*setting, c, arm]).transform("max")
-    is_ratio = card["metric"] == "disparate_impact"
-    excess = (c - disparity).where(is_ratio, disparity - c)
-    means = {}
-    for other in (Arm.BASE, Arm.CF):
-        values = value.where(arm == other)
-        means[other] = values.groupby([*setting, card["quantity"]]).transform("mean")
-    compared_with = means[Arm.BASE].where(arm != Arm.BASE, means[Arm.CF])
-    apart = value - compared_with
-    signs = pd.Series(np.sign(apart), apart.index)
-    order = signs.where(apart.abs() > TIE + ROUNDING, 0)
-    return pd.DataFrame({"beyond": excess > TIE + ROUNDING, "order": order})
-
-
-def _reasons(card: pd.DataFrame, true_label: pd.Series) -> pd.Series:
+def _reasons(
+    card: pd.DataFrame, true_label: pd.Series, errata: pd.DataFrame | None
+) -> pd.Series:
     """What is known about each number: errata of the paper, and why ours may differ."""
     score = card["score"]
-    arm = card["arm"]
     status = card["status"]
     is_disparity = card["quantity"] == "disparity"
-    is_off = status.isin(["close", "differs"])
-    is_proxy = card["id"] == "Tab 4"
-    is_pokec_z_gender = (card["dataset"] == "pokec_z") & (card["attribute"] == "gender")
+    is_proxy_table = card["table"] == "tab:acs_educ_pred_par"
+    is_pokec_z = card["dataset"] == "pokec_z"
+    odd_gender = is_pokec_z & (card["attribute"] == "gender") & is_disparity
+    odd_gender &= card["table"] != BARS
     stored = score.map(authors.POKEC_Z_GENDER)
     authors_give = "the authors' runs give " + stored.fillna("") + " (erratum 5)"
     batch_gcp = BATCH_GCP + _true_label_words(true_label).where(is_disparity, "")
-    undefined = (status == "differs") & card["ours"].isna()
-    odd_gender = is_pokec_z_gender & is_disparity
+    is_batch_gcp = card["arm"] == Arm.BATCH_GCP
+    is_other = status == "other records"
+    has_interval = card["training_splits"] > 1
+    is_inside = card["inside"].fillna(False).astype(bool)
+    is_open = status.isin(["close", "differs"])
+    causes = _tested_causes(card, errata)
     notes: list[tuple[str | pd.Series, pd.Series]] = [
-        ("no rows: make or make paper makes them", status == "not run here"),
-        ("ours is undefined on every split", undefined),
-        (BASE_DISPARITY, is_off & is_disparity & (arm == Arm.BASE)),
-        ("the paper's RAPS cannot be traced (erratum 7)", score == "raps"),
+        ("no rows: make or make paper makes them", status == "not run"),
+        (UNEXPLAINED, is_open & (causes == "")),
+        (causes, is_open),
+        ("ours is undefined on every split", is_open & card["ours"].isna()),
         (
-            "the paper's CFGNN was trained once, on split 0, and reused (erratum 9)",
-            score == "cfgnn",
+            "the interval is wider than the paper's own effect",
+            (status == "cannot tell") & has_interval,
         ),
-        ("the paper's DAPS tuning composes diffusions (erratum 9)", score == "daps"),
-        (batch_gcp, arm == Arm.BATCH_GCP),
-        (PROXY_MIX, is_proxy & (arm == Arm.CF)),
+        (
+            "one training split gives no interval",
+            (status == "cannot tell") & ~has_interval,
+        ),
+        ("would be within the interval", is_other & has_interval & is_inside),
+        ("would be outside the interval", is_other & has_interval & ~is_inside),
+        ("the released code cannot run RAPS (erratum 7)", status == "untraceable"),
+        (batch_gcp, is_batch_gcp),
+        (PROXY_MIX, is_proxy_table & (card["arm"] == Arm.CF)),
         (
             "the authors take |PPV − prior| in each group, which hides its sign",
-            is_proxy & is_disparity,
+            is_proxy_table & is_disparity,
         ),
+        ("the paper ran it on Pokec-n's records (erratum 10)", is_pokec_z),
         ("the paper repeats Pokec-n's number (erratum 5)", odd_gender & repeats(card)),
         (authors_give, odd_gender & stored.notna()),
     ]
@@ -287,8 +342,43 @@ def _reasons(card: pd.DataFrame, true_label: pd.Series) -> pd.Series:
     for text, applies in notes:
         texts.append(pd.Series(text, card.index, dtype=object).where(applies, ""))
     joined = ["; ".join(filter(None, row)) for row in zip(*texts, strict=True)]
-    known = pd.Series(joined, card.index, dtype=object)
-    return known.mask((status == "differs") & (known == ""), "unexplained")
+    return pd.Series(joined, card.index, dtype=object)
+
+
+def _tested_causes(card: pd.DataFrame, errata: pd.DataFrame | None) -> pd.Series:
+    """The erratum that moves a number to the paper's, with the row that shows it.
+
+    A cause counts where the number with the erratum is nearer to the paper's than
+    without, by more than a tie.
+    """
+    nothing = pd.Series("", card.index, dtype=object)
+    if errata is None or errata.empty:
+        return nothing
+    names = ["score", "arm", "metric", "c", "classwise", "quantity"]
+    tested = []
+    for score, erratum in TESTED_CAUSES.items():
+        own = errata[(errata["erratum"] == erratum) & (errata["score"] == score)]
+        tested.append(own.assign(c=own["c"].astype(float).round(6)))
+    shown = (
+        card[names]
+        .assign(c=closeness(card))
+        .merge(
+            pd.concat(tested)[[*names, "erratum", "before", "after", "row"]],
+            how="left",
+            on=names,
+            validate="many_to_one",
+        )
+    )
+    shown.index = card.index
+    paper = card["paper"]
+    nearer = (shown["before"] - paper).abs() - (shown["after"] - paper).abs()
+    texts = []
+    for erratum, before, after, row in shown[
+        ["erratum", "before", "after", "row"]
+    ].values:
+        texts.append(f"{erratum} moves it {before:.3f} → {after:.3f} (errata.csv: {row})")
+    is_shown = (card["dataset"] == "credit") & (nearer > ROUNDING)
+    return nothing.mask(is_shown, pd.Series(texts, card.index, dtype=object))
 
 
 def _true_label_words(true_label: pd.Series) -> pd.Series:
@@ -322,13 +412,15 @@ def repeats(card: pd.DataFrame) -> pd.Series:
     return both.duplicated(place, keep=False).reindex(card.index, fill_value=False)
 
 
-def summary(card: pd.DataFrame) -> pd.DataFrame:
+def summary(card: pd.DataFrame, distinct: bool = False) -> pd.DataFrame:
     """How many numbers of each table have each status word.
 
     Parameters
     ----------
     card : DataFrame
         Of `scorecard`.
+    distinct : bool
+        Count each measurement once, where it is printed first.
 
     Returns
     -------
@@ -341,8 +433,89 @@ def summary(card: pd.DataFrame) -> pd.DataFrame:
     >>> summary(card).loc["Tab 3", ["match", "differs"]].tolist()
     [1, 0]
     """
+    if distinct:
+        card = card.drop_duplicates("measurement")
     counts = pd.crosstab(card["id"], card["status"])
     return counts.reindex(columns=list(STATUSES), fill_value=0)
+
+
+def placebo(card: pd.DataFrame, training_rows: pd.DataFrame) -> pd.DataFrame:
+    """How often the number of another score would match too: what a match is worth.
+
+    Parameters
+    ----------
+    card : DataFrame
+        Of `scorecard` or `bars`; the judged numbers are taken.
+    training_rows : DataFrame
+        As in `scorecard`.
+
+    Returns
+    -------
+    DataFrame
+        By arm and quantity: the number of pairs, and the shares of the paper's numbers
+        that lie within the interval of their own score and of another, and by the older
+        rule within the tolerance of both.
+    """
+    judged = card[card["status"].isin(JUDGED) & (card["training_splits"] > 1)]
+    values = measured_values(training_rows)
+    intervals = yardsticks(values).merge(our_numbers(values), on=SETTING)
+    intervals = intervals.rename(columns={"score": "beside"})
+    setting = [name for name in SETTING if name != "score"]
+    wanted = _wanted_settings(judged).assign(paper=judged["paper"])
+    names = [*setting, "beside", "low", "high", "ours"]
+    pairs = wanted.merge(intervals[names], on=setting)
+    pairs = pairs[pairs["beside"] != "raps"]
+    return _shares_inside(pairs, pairs["beside"] == pairs["score"], "another score")
+
+
+def simulated_placebo(
+    card: pd.DataFrame, rows: pd.DataFrame, training_rows: pd.DataFrame
+) -> pd.DataFrame:
+    """How often a number from simulated records would be within, as real ones would.
+
+    Parameters
+    ----------
+    card : DataFrame
+        Of `scorecard` or `bars`; numbers on other records are taken.
+    rows, training_rows : DataFrame
+        As in `scorecard`.
+
+    Returns
+    -------
+    DataFrame
+        As of `placebo`. Simulated records have one training split: their interval is as
+        wide as the real one.
+    """
+    beside = card[(card["status"] == "other records") & (card["training_splits"] > 1)]
+    wanted = _wanted_settings(beside).assign(paper=beside["paper"])
+    values = measured_values(training_rows)
+    real = yardsticks(values).merge(our_numbers(values), on=SETTING)
+    real = real[[*SETTING, "low", "high", "ours"]]
+    made_up = measured_values(rows[rows["data"] == DataKind.SIMULATED])
+    simulated = our_numbers(made_up)[[*SETTING, "ours"]]
+    moved = real.merge(simulated, on=SETTING, suffixes=("_real", ""))
+    shift = moved["ours"] - moved["ours_real"]
+    moved = moved.assign(low=moved["low"] + shift, high=moved["high"] + shift)
+    parts = [real.assign(is_own=True), moved[real.columns].assign(is_own=False)]
+    pairs = wanted.merge(pd.concat(parts), on=SETTING)
+    return _shares_inside(pairs, pairs["is_own"], "simulated records")
+
+
+def _shares_inside(pairs: pd.DataFrame, is_own: pd.Series, other: str) -> pd.DataFrame:
+    """Shares of the paper's numbers that lie within, of what is its own and of others."""
+    is_low = pairs["paper"] < pairs["low"] - ROUNDING
+    is_high = pairs["paper"] > pairs["high"] + ROUNDING
+    apart = (pairs["ours"] - pairs["paper"]).abs()
+    whose = pd.Series(np.where(is_own, "own", other), pairs.index)
+    table = pairs.assign(
+        whose=whose,
+        interval=~is_low & ~is_high,
+        tolerance=apart <= older_tolerance(pairs) + ROUNDING,
+    )
+    by = table.groupby(["arm", "quantity", "whose"])
+    shares = by[["interval", "tolerance"]].mean()
+    table = shares.assign(pairs=by.size()).reset_index()
+    return table.pivot(index=["arm", "quantity"], columns="whose")
 
 
 def write(card: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Path:
