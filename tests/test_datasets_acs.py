@@ -246,7 +246,7 @@ def test_what_is_not_there_is_named(home, monkeypatch):
     put(home, 2018, SCHL=None)
     with pytest.raises(ValueError, match="no column SCHL in every person file"):
         load_dataset("acs_income", "local")
-    offered = "acs_income has 'simulated', 'local' and 'download'"
+    offered = "acs_income has 'simulated', 'local', 'download' and 'openml'"
     with pytest.raises(ValueError, match=f"source: found 'bundled'; {offered}"):
         load_dataset("acs_income", "bundled")
     with pytest.raises(ValueError, match="brackets: found 'tax'"):

@@ -1,7 +1,9 @@
 """Downloads against a local server: what fails says why and leaves the cache alone."""
 
+import hashlib
 import http.server
 import io
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -290,3 +293,209 @@ def test_pokec_is_downloaded_and_checked(server, cache, monkeypatch):
     (cache / "pokec" / files[1].name).unlink()
     with pytest.raises(DownloadError, match="lines of 2; wanted 7 of 2"):
         load_dataset("pokec_n", "download")
+
+
+OPENML_COLUMNS = [*acs.FEATURES["acs_income"], "ST", "PINCP"]
+
+
+def people_of_openml():
+    """Simulated persons of all states who pass the filter, in the order of the files."""
+    files = simulated.acs_files(2_000, 0)
+    raw = pd.concat([pd.read_csv(path) for path in files.values()])
+    passes = (raw["AGEP"] > 16) & (raw["PINCP"] > 100) & (raw["WKHP"] > 0)
+    return raw.loc[passes, OPENML_COLUMNS].astype(float)
+
+
+def arff(table):
+    """A table as OpenML serves it."""
+    header = ["% ACSIncome, made up", "@RELATION ACSIncome", ""]
+    header += [f"@ATTRIBUTE {name} REAL" for name in table]
+    rows = table.to_csv(header=False, index=False, na_rep="?")
+    return "\n".join([*header, "", "@DATA", rows]).encode()
+
+
+def serve_openml(server, body, **changes):
+    """Put a file on the server, and the description that OpenML gives of it."""
+    stated = {
+        "id": "43141",
+        "name": "ACSIncome",
+        "version": "1",
+        "format": "ARFF",
+        "licence": "Public",
+        "url": f"{server.url}/data/v1/download/22101666/ACSIncome.arff",
+        "file_id": "22101666",
+        "default_target_attribute": "PINCP",
+        "status": "active",
+        "md5_checksum": hashlib.md5(body).hexdigest(),
+    }
+    described = json.dumps({"data_set_description": stated | changes})
+
+    def describe(handler):
+        handler.answer(described.encode(), kind="application/json")
+
+    server.pages |= {"43141": describe, "ACSIncome.arff": body}
+
+
+@pytest.fixture
+def openml(server, cache, monkeypatch):
+    """A local server in place of OpenML, which expects as many rows as are simulated."""
+    monkeypatch.setenv("CFHELPERS_OPENML", f"{server.url}/")
+    table = people_of_openml()
+    monkeypatch.setattr(acs, "PAPER_ROWS", len(table))
+    return table
+
+
+@pytest.mark.parametrize("states", [None, ["TX", "CO"]])
+@pytest.mark.parametrize("attribute", ["race", ("race", "sex")])
+@pytest.mark.parametrize("brackets", ["state", "national"])
+def test_openml_gives_what_the_raw_files_give(
+    server, openml, states, attribute, brackets
+):
+    serve_openml(server, arff(openml))
+    options = {"states": states, "attribute": attribute, "brackets": brackets}
+    data = load_dataset("acs_income", "openml", **options)
+    same = load_dataset("acs_income", n=2_000, **options)
+    pd.testing.assert_frame_equal(data.X, same.X)
+    assert data.y.tolist() == same.y.tolist()
+    assert data.groups.tolist() == same.groups.tolist()
+    assert data.group_names == same.group_names
+    assert data.label_names == same.label_names
+    pd.testing.assert_frame_equal(data.cuts, same.cuts)
+    assert data.missing == () and data.dropped == {} and data.year == 2018
+    assert data.source == "openml" and "OpenML states: Public" in data.licence
+
+
+def test_openml_is_asked_once_by_its_own_paths(server, cache, openml):
+    serve_openml(server, arff(openml))
+    first = load_dataset("acs_income", "openml")
+    asked = ["/api/v1/json/data/43141", "/data/v1/download/22101666/ACSIncome.arff"]
+    assert server.asked == asked
+    assert held(cache / "openml") == [
+        "43141.json",
+        "43141.parquet",
+        "43141.parquet.sha256",
+    ]
+    server.pages.clear()
+    pd.testing.assert_frame_equal(load_dataset("acs_income", "openml").X, first.X)
+    assert server.asked == asked
+    with open(cache / "openml/43141.parquet", "ab") as file:
+        file.write(b"more")
+    with pytest.raises(DownloadError, match="changed since it was downloaded"):
+        load_dataset("acs_income", "openml")
+
+
+def test_a_stop_between_table_and_description_is_made_good(server, cache, openml):
+    serve_openml(server, arff(openml))
+    first = load_dataset("acs_income", "openml")
+    (cache / "openml/43141.json").unlink()
+    again = load_dataset("acs_income", "openml")
+    assert again.licence == first.licence
+    assert server.asked.count("/data/v1/download/22101666/ACSIncome.arff") == 1
+
+
+def test_blanks_are_read_and_quoted_names_are_understood(server, openml):
+    openml.iloc[3, openml.columns.get_loc("COW")] = np.nan
+    body = arff(openml).replace(b"@ATTRIBUTE COW REAL", b"@attribute 'COW' NUMERIC")
+    serve_openml(server, body)
+    data = load_dataset("acs_income", "openml")
+    assert data.X["COW"].iloc[3] == 0
+    assert "1 blanks in COW set to 0, as folktables does" in data.notes
+
+
+def with_age_of_140(table):
+    return table.assign(AGEP=[*table["AGEP"].iloc[:-1], 140])
+
+
+def with_text(table):
+    return arff(table).replace(b"@DATA\n", b"@DATA\nx" + b",1" * 11 + b"\n")
+
+
+# Files that must not be kept, each with what is said of it.
+DAMAGED = {
+    "a column is missing": (lambda t: arff(t.drop(columns="ST")), "no column ST"),
+    "rows are missing": (lambda t: arff(t.iloc[:-1]), "1,999 rows; wanted 2,000"),
+    "no rows": (lambda t: arff(t.iloc[:0]), "0 rows; wanted 2,000"),
+    "an age of 140": (
+        lambda t: arff(with_age_of_140(t)),
+        "AGEP is 140.0 in row 1999; wanted 17 to 99",
+    ),
+    "no race": (lambda t: arff(t.assign(RAC1P=np.nan)), "RAC1P is nan in row 0"),
+    "text among numbers": (with_text, "not the file that was expected"),
+    "the header alone": (lambda t: arff(t).partition(b"@DATA")[0], "no @DATA"),
+}
+
+
+@pytest.mark.parametrize("damage, message", DAMAGED.values(), ids=DAMAGED)
+def test_a_wrong_openml_file_is_not_kept(server, cache, openml, damage, message):
+    serve_openml(server, damage(openml))
+    with pytest.raises(DownloadError, match=message) as caught:
+        load_dataset("acs_income", "openml")
+    assert "ACSIncome.arff" in str(caught.value)
+    assert "nothing was kept" in str(caught.value)
+    assert held(cache / "openml") == []
+    serve_openml(server, arff(openml))  # the next attempt finds a clean cache
+    assert len(load_dataset("acs_income", "openml")) == len(openml)
+
+
+def test_a_file_that_changed_on_its_way_is_not_kept(server, cache, openml):
+    body = arff(openml)
+    serve_openml(server, body)
+    whole = server.pages["ACSIncome.arff"]
+    server.pages["ACSIncome.arff"] = body.replace(b"1.0", b"2.0", 1)
+    with pytest.raises(DownloadError, match=r"its MD5 is \w{32}; the description states"):
+        load_dataset("acs_income", "openml")
+    server.pages["ACSIncome.arff"] = lambda handler: handler.answer(
+        body[:5_000], length=len(body)
+    )
+    with pytest.raises(DownloadError, match=r"5,000 of .* bytes arrived"):
+        load_dataset("acs_income", "openml")
+    server.pages["ACSIncome.arff"] = body[:5_000]  # cut, and the length is of the cut
+    with pytest.raises(DownloadError, match="its MD5 is"):
+        load_dataset("acs_income", "openml")
+    assert held(cache / "openml") == []
+    server.pages["ACSIncome.arff"] = whole
+    assert len(load_dataset("acs_income", "openml")) == len(openml)
+
+
+DESCRIPTIONS = {
+    "another table": ({"id": "61"}, "the description is of table 61, not 43141"),
+    "no checksum": ({"md5_checksum": ""}, "the description states no md5_checksum"),
+    "a way out of TLS": ({"url": "http://example.org/a.arff"}, "not https"),
+}
+
+
+@pytest.mark.parametrize("change, message", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_a_wrong_description_is_refused(server, cache, openml, change, message):
+    serve_openml(server, arff(openml), **change)
+    with pytest.raises(DownloadError, match=message):
+        load_dataset("acs_income", "openml")
+    assert held(cache / "openml") == []
+
+
+@pytest.mark.parametrize("answer", [b"not json", b"[]", b'{"error": {"code": "111"}}'])
+def test_an_answer_that_is_no_description_is_refused(server, cache, openml, answer):
+    server.pages["43141"] = answer
+    with pytest.raises(DownloadError, match="no description of a table"):
+        load_dataset("acs_income", "openml")
+
+
+def test_openml_out_of_reach_is_named(server, cache, openml, monkeypatch):
+    with pytest.raises(DownloadError, match="43141: the server answered 404"):
+        load_dataset("acs_income", "openml")
+    monkeypatch.setenv("CFHELPERS_OPENML", "http://127.0.0.1:9")
+    with pytest.raises(DownloadError, match=r"127.0.0.1:9/api/v1/json/data/43141: broke"):
+        load_dataset("acs_income", "openml")
+
+
+def test_the_real_table_has_to_have_the_papers_rows(server, cache, monkeypatch):
+    monkeypatch.setenv("CFHELPERS_OPENML", server.url)
+    serve_openml(server, arff(people_of_openml()))
+    with pytest.raises(DownloadError, match="2,000 rows; wanted 1,664,500"):
+        load_dataset("acs_income", "openml")
+
+
+def test_openml_has_one_survey_and_one_task(cache):
+    with pytest.raises(ValueError, match="year and horizon: found 2019, '1-Year'"):
+        load_dataset("acs_income", "openml", year=2019)
+    with pytest.raises(ValueError, match="acs_education has 'simulated'"):
+        load_dataset("acs_education", "openml")

@@ -24,6 +24,7 @@ class Source(StrEnum):
 
     BUNDLED = "bundled"  # real, shipped with the package
     DOWNLOAD = "download"  # real, from whoever publishes them
+    OPENML = "openml"  # real, from OpenML, which keeps a copy in one file
     LOCAL = "local"  # the same raw files, in a folder of the user's
     SIMULATED = "simulated"  # made up, in the raw file format
 

@@ -4,9 +4,11 @@ import errno
 import hashlib
 import http.client
 import os
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cfhelpers import paths
@@ -62,26 +64,64 @@ def fetch(
     Path
         `path`.
     """
-    note = path.with_name(f"{path.name}.sha256")
-    if path.exists():
-        if note.exists() and note.read_text().split()[0] != _sha256(path):
-            raise DownloadError(
-                f"{path}: changed since it was downloaded; delete it to download it anew"
-            )
+    if is_kept(path):
         return path
+    note = _checksum_note(path)
     with paths.atomic_write(path) as partial:
         download = partial.with_name(f"{partial.name}.download")
         try:
-            _receive(url, download)
-            unpack(download, partial)
-            check(partial)
-            with paths.atomic_write(note) as partial_note:
-                partial_note.write_text(f"{_sha256(partial)}  {path.name}\n")
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise DownloadError(f"{url}: {_reason(error)}; nothing was kept") from error
+            with raised_as_download_error(url):
+                _receive(url, download)
+                unpack(download, partial)
+                check(partial)
+                with paths.atomic_write(note) as partial_note:
+                    partial_note.write_text(f"{_sha256(partial)}  {path.name}\n")
         finally:
             download.unlink(missing_ok=True)
     return path
+
+
+def is_kept(path: Path) -> bool:
+    """Whether a download is in the cache; one that was changed there is refused."""
+    if not path.exists():
+        return False
+    note = _checksum_note(path)
+    if note.exists() and note.read_text().split()[0] != _sha256(path):
+        raise DownloadError(
+            f"{path}: changed since it was downloaded; delete it to download it anew"
+        )
+    return True
+
+
+def _checksum_note(path: Path) -> Path:
+    """Where the checksum of a download is kept."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def fetch_text(url: str) -> str:
+    """What an address answers with; it is not kept.
+
+    Parameters
+    ----------
+    url : str
+
+    Returns
+    -------
+    str
+    """
+    with tempfile.TemporaryDirectory() as folder, raised_as_download_error(url):
+        answer = Path(folder) / "answer"
+        _receive(url, answer)
+        return answer.read_text(encoding="utf-8")
+
+
+@contextmanager
+def raised_as_download_error(url: str) -> Iterator[None]:
+    """Whatever goes wrong with a download becomes a DownloadError that says why."""
+    try:
+        yield
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise DownloadError(f"{url}: {_reason(error)}; nothing was kept") from error
 
 
 def _sha256(path: Path) -> str:

@@ -1,7 +1,7 @@
 """ACSIncome and ACSEducation from ACS PUMS person records, of any year and any states.
 
 Records are read from folktables' own layout, `<year>/<horizon>/psam_p08.csv`, and from
-`acs/pums<year>/p_08.parquet`.
+`acs/pums<year>/p_08.parquet`. OpenML has ACSIncome of 2018 in one file.
 """
 
 import re
@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,15 +20,38 @@ from cfhelpers import paths
 from cfhelpers.datasets._dataset import Dataset, Source, choose_source, group_by
 from cfhelpers.datasets._files import fetch, local_folders, not_found
 from cfhelpers.datasets._formats import RENAMED, STATES, csv_name
+from cfhelpers.datasets._openml import fetch_table
 from cfhelpers.datasets.simulated import acs_files
 
-SOURCES = (Source.SIMULATED, Source.LOCAL, Source.DOWNLOAD)
+SOURCES = {
+    "acs_income": (Source.SIMULATED, Source.LOCAL, Source.DOWNLOAD, Source.OPENML),
+    "acs_education": (Source.SIMULATED, Source.LOCAL, Source.DOWNLOAD),
+}
 URL = "https://www2.census.gov/programs-surveys/acs/data/pums"
 # folktables' list of states, which the paper used, has no DC.
 PAPER_STATES = tuple(state for state in STATES if state != "DC")
 PAPER_YEAR = 2018
 PAPER_HORIZON = "1-Year"
 PAPER_ROWS = 1_664_500
+# ACSIncome of 2018 on OpenML, uploaded by fairlearn: rows that pass the filter, with the
+# state and the income in dollars.
+OPENML_ID = 43141
+# The least and the largest value that a column of that table may have.
+OPENML_RANGES = {
+    "AGEP": (17, 99),
+    "COW": (0, 9),
+    "SCHL": (0, 24),
+    "MAR": (1, 5),
+    "OCCP": (0, 9999),
+    "POBP": (0, 999),
+    "RELP": (0, 17),
+    "WKHP": (1, 99),
+    "SEX": (1, 2),
+    "RAC1P": (1, 9),
+    "ST": (1, 72),
+    "PINCP": (101, 10_000_000),
+}
+OPENML_MAY_BE_BLANK = ("COW", "SCHL", "OCCP", "POBP", "RELP")
 _FEATURES = {
     "acs_income": "AGEP COW SCHL MAR OCCP POBP RELP WKHP SEX RAC1P",
     "acs_education": (
@@ -89,7 +113,7 @@ def load(
     Parameters
     ----------
     name : "acs_income" or "acs_education"
-    source : "simulated" (default), "local" or "download"
+    source : "simulated" (default), "local", "download" or, for ACSIncome, "openml"
     attribute : "race" (default), "sex", or both
     year : int, optional
         By default 2018; of local files without 2018 the newest.
@@ -106,8 +130,11 @@ def load(
     Dataset
     """
     _check_states(states)
-    chosen_source = choose_source(name, source, SOURCES)
+    chosen_source = choose_source(name, source, SOURCES[name])
     survey = int(year or PAPER_YEAR)
+    if chosen_source == Source.OPENML:
+        _check_openml_survey(survey, horizon)
+        return _load_openml(states, attribute, brackets)
     if chosen_source == Source.SIMULATED:
         files = _files_of(acs_files(n, seed, survey, horizon), states)
     elif chosen_source == Source.DOWNLOAD:
@@ -132,6 +159,84 @@ def load(
             f"the 2018 files have {PAPER_ROWS:,}"
         )
     return data
+
+
+def _check_openml_survey(year: int, horizon: str) -> None:
+    """A ValueError for a survey other than the one that OpenML has."""
+    if (year, horizon) != (PAPER_YEAR, PAPER_HORIZON):
+        raise ValueError(
+            f"year and horizon: found {year}, {horizon!r}; "
+            f"OpenML has {PAPER_YEAR}, {PAPER_HORIZON!r}"
+        )
+
+
+def _load_openml(
+    states: Sequence[str] | None,
+    attribute: str | Sequence[str] | None,
+    brackets: str | pd.DataFrame,
+) -> Dataset:
+    """ACSIncome of 2018 as OpenML has it; the other parameters are those of `load`."""
+    raw, description = openml_records(PAPER_ROWS)
+    if states:
+        raw = raw[raw["ST"].isin([int(STATES[state]) for state in states])]
+    columns = {feature: feature for feature in FEATURES["acs_income"]}
+    citation = CITATION.format(PAPER_HORIZON, PAPER_YEAR)
+    citation += f"; OpenML {OPENML_ID}, uploaded by fairlearn"
+    data = prepare(
+        "acs_income", raw, columns, Source.OPENML, attribute, brackets, citation
+    )
+    stated = description.get("licence") or "none"
+    return replace(
+        data,
+        year=PAPER_YEAR,
+        notes=(*data.notes, "filtered before it was uploaded"),
+        licence=f"{LICENCE}; OpenML states: {stated}",
+    )
+
+
+def openml_records(n_rows: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """ACSIncome of 2018 from OpenML, checked before it is kept.
+
+    Parameters
+    ----------
+    n_rows : int
+        As many rows as there must be.
+
+    Returns
+    -------
+    raw : DataFrame of float64
+        As `read` gives it. Rows with a weight below 1 were left out before the upload, so
+        every weight is 1.
+    description : dict
+        What OpenML states about the table.
+    """
+
+    def check(table: pd.DataFrame) -> None:
+        _check_openml(table, n_rows)
+
+    path = paths.DATA / "openml" / f"{OPENML_ID}.parquet"
+    table, description = fetch_table(OPENML_ID, path, check)
+    return table.assign(PWGTP=1.0), description
+
+
+def _check_openml(table: pd.DataFrame, n_rows: int) -> None:
+    """A ValueError for a table that is not ACSIncome of 2018."""
+    absent = [name for name in OPENML_RANGES if name not in table]
+    if absent:
+        raise ValueError(f"no column {', '.join(absent)}")
+    if len(table) != n_rows:
+        raise ValueError(f"{len(table):,} rows; wanted {n_rows:,}")
+    for name, (least, largest) in OPENML_RANGES.items():
+        values = table[name]
+        if name in OPENML_MAY_BE_BLANK:
+            values = values.fillna(least)
+        is_outside = ~values.between(least, largest)
+        if is_outside.any():
+            found = values[is_outside].iloc[0]
+            raise ValueError(
+                f"{name} is {found} in row {is_outside.argmax()}; "
+                f"wanted {least} to {largest:,}"
+            )
 
 
 def _check_states(states: Sequence[str] | None) -> None:
