@@ -1,0 +1,473 @@
+"""Statistics that decide the paper's claims: means of settings in, one number out.
+
+A line of the frame is one setting, that is, one bar of a figure: the means over re-splits
+of `efficiency`, `disparity`, `base_efficiency` and `base_disparity`. A statistic that
+cannot be computed, because its lines are missing, is NaN.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from cfhelpers.study.judging import ROUNDING, TIE
+from cfhelpers.study.pokec_evidence import split_sizes
+
+SETTING = ["dataset", "attribute", "score", "metric", "c"]
+CLUSTER = ["dataset", "attribute", "classwise", "score", "metric"]
+GRAPH_SCORES = ("cfgnn", "daps")
+GRAPH_MODELS = ("gcn", "sage", "gat")
+
+
+def share_within_c(settings: pd.DataFrame) -> float:
+    """The share of bars that are at c or below it.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+        A bar that is above by no more than TIE counts as being at c.
+
+    Examples
+    --------
+    >>> share_within_c(pd.DataFrame({"disparity": [0.10, 0.12], "c": 0.1}))
+    0.5
+    """
+    is_within = settings["disparity"] <= settings["c"] + TIE + ROUNDING
+    return float(is_within.mean())
+
+
+def share_not_worse(settings: pd.DataFrame) -> float:
+    """The share of bars whose gap is no larger than the base predictor's at the same c.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+        A difference of no more than TIE counts as none.
+
+    Examples
+    --------
+    >>> bars = {"disparity": [0.10, 0.12], "base_disparity": [0.2, 0.1]}
+    >>> share_not_worse(pd.DataFrame(bars))
+    0.5
+    """
+    limit = settings["base_disparity"] + TIE + ROUNDING
+    return float((settings["disparity"] <= limit).mean())
+
+
+def share_not_worse_than_average(settings: pd.DataFrame) -> float:
+    """As `share_not_worse`, beside the base predictor's mean over the values of c.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    average = settings.groupby(CLUSTER)["base_disparity"].transform("mean")
+    return share_not_worse(settings.assign(base_disparity=average))
+
+
+def share_of_steps_up(settings: pd.DataFrame) -> float:
+    """The share of steps from one c to the next in which the gap rises with c.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+        A step counts where the base's gap is above the smaller c, so that CF has to act.
+        A fall of no more than TIE is no fall.
+
+    Examples
+    --------
+    >>> one = dict.fromkeys(["dataset", "attribute", "classwise", "score", "metric"], 0)
+    >>> bars = pd.DataFrame({"c": [0.1, 0.2, 0.3], "disparity": [0.1, 0.2, 0.15]})
+    >>> share_of_steps_up(bars.assign(base_disparity=0.4, **one))
+    0.5
+    """
+    ordered = settings.sort_values([*CLUSTER, "c"])
+    clusters = ordered.groupby(CLUSTER)
+    rise = clusters["disparity"].diff()
+    smaller_c = clusters["c"].shift()
+    is_step = smaller_c.notna() & (ordered["base_disparity"] > smaller_c)
+    return float((rise[is_step] >= -TIE - ROUNDING).mean())
+
+
+def largest_growth(settings: pd.DataFrame) -> float:
+    """How much larger the sets become, relative to the base's, in the worst setting.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> bars = {"efficiency": [2.2, 3.0], "base_efficiency": [2.0, 2.0]}
+    >>> largest_growth(pd.DataFrame(bars))
+    0.5
+    """
+    growth = settings["efficiency"] / settings["base_efficiency"] - 1
+    return float(growth.max())
+
+
+def smallest_ratio(settings: pd.DataFrame) -> float:
+    """The smallest disparate impact that CF reaches in any setting.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    return float(settings["disparity"].min())
+
+
+def smallest_base_ratio(settings: pd.DataFrame) -> float:
+    """The smallest disparate impact of the base predictor in any setting.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    return float(settings["base_disparity"].min())
+
+
+def largest_excess(settings: pd.DataFrame) -> float:
+    """How far the worst gap is above c; negative where every gap is below.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> bars = {"disparity": [0.1, 0.22], "c": [0.15, 0.2]}
+    >>> round(largest_excess(pd.DataFrame(bars)), 3)
+    0.02
+    """
+    return float((settings["disparity"] - settings["c"]).max())
+
+
+def largest_base_gap(settings: pd.DataFrame) -> float:
+    """The largest gap of the base predictor in any setting.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    return float(settings["base_disparity"].max())
+
+
+def smallest_coverage(settings: pd.DataFrame) -> float:
+    """The smallest mean coverage of the true label in any setting.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    return float(settings["coverage"].min())
+
+
+def share_of_runs_beyond(settings: pd.DataFrame) -> float:
+    """The share of runs beyond c, of those that were changed.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        `changed_runs`, and of these `changed_beyond` were beyond c.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> bars = {"changed_runs": [10, 0], "changed_beyond": [4, 0]}
+    >>> share_of_runs_beyond(pd.DataFrame(bars))
+    0.4
+    """
+    n_runs = settings["changed_runs"].sum()
+    if n_runs == 0:
+        return np.nan
+    return float(settings["changed_beyond"].sum() / n_runs)
+
+
+def share_smaller_classwise(settings: pd.DataFrame) -> float:
+    """The share of settings whose sets are no larger with a λ per class than with one.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    sizes = _single_and_classwise(settings, "efficiency")
+    return float((sizes[True] <= sizes[False] + TIE + ROUNDING).mean())
+
+
+def excess_gap_classwise(settings: pd.DataFrame) -> float:
+    """How much larger gaps are with a λ per class than with one, on average.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    gaps = _single_and_classwise(settings, "disparity")
+    return float((gaps[True] - gaps[False]).mean())
+
+
+def _single_and_classwise(settings: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A quantity of every setting, with one λ (False) and with one per class (True)."""
+    wide = settings.pivot_table(column, SETTING, "classwise")
+    return wide.reindex(columns=[False, True]).dropna()
+
+
+def graph_scores_closer(settings: pd.DataFrame) -> float:
+    """How much nearer to c the gaps beyond it are with CFGNN and DAPS than otherwise.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+        Mean excess over c of the other scores minus that of the graph's scores.
+    """
+    excess = (settings["disparity"] - settings["c"]).clip(lower=0)
+    return -_graph_minus_others(settings, excess)
+
+
+def graph_scores_improve_more(settings: pd.DataFrame) -> float:
+    """How much more CF reduces the gap with CFGNN and DAPS than with other scores.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    improvement = settings["base_disparity"] - settings["disparity"]
+    return _graph_minus_others(settings, improvement)
+
+
+def _graph_minus_others(settings: pd.DataFrame, values: pd.Series) -> float:
+    """The mean of the graph's scores minus the mean of the others."""
+    is_graph = settings["score"].isin(GRAPH_SCORES)
+    return float(values[is_graph].mean() - values[~is_graph].mean())
+
+
+def cfgnn_behind_the_best(settings: pd.DataFrame) -> float:
+    """How much larger CFGNN's base sets are than those of the best other score.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+        Negative where CFGNN's are the smallest.
+    """
+    sizes = settings.groupby("score")["base_efficiency"].mean()
+    if "cfgnn" not in sizes:
+        return np.nan
+    return float(sizes["cfgnn"] - sizes.drop("cfgnn").min())
+
+
+def graph_models_behind(settings: pd.DataFrame) -> float:
+    """How much larger base sets are with the best graph network than with XGBoost.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        With a column `model`.
+
+    Returns
+    -------
+    float
+        NaN where one of the two was not run.
+    """
+    sizes = settings.groupby("model")["base_efficiency"].mean()
+    of_graphs = sizes[sizes.index.isin(GRAPH_MODELS)]
+    if "xgboost" not in sizes:
+        return np.nan
+    return float(of_graphs.min() - sizes["xgboost"])
+
+
+def largest_full_set_gap(settings: pd.DataFrame) -> float:
+    """The largest gap of settings in which every set is full.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    is_full = (settings["coverage"] > 1 - ROUNDING) & (settings["efficiency"] % 1 == 0)
+    return float(settings.loc[is_full, "disparity"].max())
+
+
+def batch_gcp_farther(settings: pd.DataFrame) -> float:
+    """How much farther BatchGCP's ratio is from c than CF's, where it is nearest.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        With `batch_gcp_disparity`.
+
+    Returns
+    -------
+    float
+    """
+    of_batch_gcp = (settings["batch_gcp_disparity"] - settings["c"]).abs()
+    of_cf = (settings["disparity"] - settings["c"]).abs()
+    return float((of_batch_gcp - of_cf).min())
+
+
+def batch_gcp_wider(settings: pd.DataFrame) -> float:
+    """How much larger than CF's gap the smaller of base's and BatchGCP's is, at least.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        With `batch_gcp_disparity`.
+
+    Returns
+    -------
+    float
+    """
+    others = settings[["batch_gcp_disparity", "base_disparity"]].min(axis=1)
+    return float((others - settings["disparity"]).min())
+
+
+def largest_batch_gcp_ratio(settings: pd.DataFrame) -> float:
+    """The largest disparate impact that BatchGCP reaches.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        With `batch_gcp_disparity`.
+
+    Returns
+    -------
+    float
+    """
+    return float(settings["batch_gcp_disparity"].max())
+
+
+def pooled_coverage(settings: pd.DataFrame) -> float:
+    """The coverage of several groups taken together.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        coverage and n, a line per group.
+
+    Returns
+    -------
+    float
+    """
+    n_points = settings["n"].sum()
+    if n_points == 0:
+        return np.nan
+    return float((settings["coverage"] * settings["n"]).sum() / n_points)
+
+
+def different_test_sizes(settings: pd.DataFrame) -> float:
+    """By how many points the test splits of the two networks differ.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        run and coverage, of `authors.pokec_coverages`.
+
+    Returns
+    -------
+    float
+        Of the attribute for which they differ the most; NaN where runs are missing.
+
+    Examples
+    --------
+    >>> runs = {"run": ["Pokec_n_a", "Pokec_z_a"], "coverage": [0.3333, 0.25]}
+    >>> different_test_sizes(pd.DataFrame(runs))
+    1.0
+    """
+    sizes = split_sizes(settings)["smallest n that fits"].astype(float)
+    network = sizes.index.str.slice(0, len("Pokec_n"))
+    attribute = sizes.index.str.slice(len("Pokec_n_"))
+    table = sizes.groupby([attribute, network]).first().unstack()
+    table = table.reindex(columns=["Pokec_n", "Pokec_z"])
+    return float((table["Pokec_n"] - table["Pokec_z"]).abs().max())
+
+
+def chance_inside(settings: pd.DataFrame) -> float:
+    """How often Lemma 3.2's interval holds the true probability, in the worst case.
+
+    k of n scores are at most λ, k being binomial; the interval is [k, k + 1] / (n + 1).
+
+    Parameters
+    ----------
+    settings : DataFrame
+        n and p, the true probability.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(chance_inside(pd.DataFrame({"n": [1000], "p": [0.5]})), 3)
+    0.025
+    """
+    chances = []
+    for n, p in zip(settings["n"], settings["p"], strict=True):
+        k = np.arange(n + 1)
+        is_inside = (k <= p * (n + 1)) & (p * (n + 1) <= k + 1)
+        chances.append(stats.binom.pmf(k[is_inside], n, p).sum())
+    if not chances:
+        return np.nan
+    return float(min(chances))

@@ -1,0 +1,513 @@
+"""The sentences of the paper that are decided here.
+
+The same word has the same bound in every sentence, and no bound was fitted to a value.
+"""
+
+from collections.abc import Sequence
+
+from cfhelpers.study import claim_statistics as statistic
+from cfhelpers.study.claims import Claim, Source
+from cfhelpers.study.judging import TIE
+
+ALL = 1.0  # "in all cases", "every", "all values": a share of one
+MOST = 0.9  # a sentence that says neither "all" nor "every"
+MINOR = 0.10  # "minor", "minimal", "little effect": sets grow by a tenth at most
+CLOSE = 0.05  # "close to", "near": this far from the number
+MUCH = 0.025  # "much", "significantly": half of the smallest c that the paper asks for
+SHARE = (0.0, 1.0)  # what a share can be
+SELDOM = 0.10  # a guarantee may fail this often, as coverage does
+COVERAGE = 0.9  # 1 − α
+FOUR_FIFTHS = 0.8
+GAPS = (
+    "demographic_parity",
+    "equal_opportunity",
+    "equalized_odds",
+    "predictive_equality",
+)
+PROXY = ("predictive_parity_proxy",)
+RATIO = ("disparate_impact",)
+STORED_SCORES = ("aps", "tps", "cfgnn", "daps")  # RAPS was not stored
+PLAIN_SCORES = ("aps", "tps")
+ACS = ("acs_income", "acs_education")
+UNDERCOVERED = ("Alaska Native", "Native, tribe unspecified", "Pacific Islander")
+FIG_1: dict[str, Sequence[object]] = {
+    "dataset": ["acs_income"],
+    "classwise": [True],
+    "metric": GAPS,
+    "score": PLAIN_SCORES,
+}
+FIG_2: dict[str, Sequence[object]] = {
+    "dataset": ["credit"],
+    "classwise": [True],
+    "metric": GAPS,
+    "score": STORED_SCORES,
+}
+FIG_3: dict[str, Sequence[object]] = {
+    "dataset": ["pokec_n"],
+    "attribute": ["region+gender"],
+    "classwise": [True],
+    "metric": GAPS,
+    "score": STORED_SCORES,
+}
+
+THEORY = (
+    Claim(
+        "lemma",
+        "the coverage level is within a bounded interval of length",
+        "§3.2, Lemma 3.2",
+        "the chance that the interval holds the true coverage, n = 1000, coverage ½,",
+        statistic.chance_inside,
+        (Source.ARITHMETIC,),
+        at_least=ALL,
+        limits=SHARE,
+    ),
+    Claim(
+        "guarantee",
+        "gives a method of finding an optimal λ threshold which satisfies the fairness "
+        "guarantees",
+        "§3.5",
+        "the share of Credit's runs that are beyond c on the test rows, of those in "
+        "which CF changed the sets,",
+        statistic.share_of_runs_beyond,
+        (Source.OURS, Source.STORED),
+        at_most=SELDOM,
+        where={"dataset": ["credit"], "metric": (*GAPS, *PROXY), "score": STORED_SCORES},
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "coverage",
+        "the coverage increases for larger thresholds and still satisfies the 1 - α "
+        "coverage requirement",
+        "§3.3",
+        "the smallest mean coverage in any setting of Credit",
+        statistic.smallest_coverage,
+        (Source.OURS, Source.STORED),
+        at_least=COVERAGE - TIE,
+        where={"dataset": ["credit"], "metric": GAPS, "score": STORED_SCORES},
+        limits=SHARE,
+    ),
+    Claim(
+        "arbitrary-c",
+        "thus c can be arbitrarily small",
+        "App. C, of the predictive parity proxy",
+        "the largest gap of the proxy where every set is full",
+        statistic.largest_full_set_gap,
+        (Source.FULL_SETS, Source.STORED),
+        at_most=TIE,
+        where={"metric": PROXY},
+    ),
+)
+
+RESULTS = (
+    Claim(
+        "beats-base",
+        "the CF framework was better than the average base conformal predictor",
+        "§4.2, of every experiment but Fig 2",
+        "the share of bars outside of Fig 2 whose gap is no larger than the base's "
+        "average",
+        statistic.share_not_worse_than_average,
+        (Source.STORED, Source.OURS),
+        at_least=ALL,
+        where={
+            "dataset": (*ACS, "pokec_n", "pokec_z"),
+            "metric": GAPS,
+            "score": STORED_SCORES,
+        },
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "beats-base-credit",
+        "the CF framework matches or exceeds the baseline conformal predictor's "
+        "performance in fairness disparity",
+        "Fig E4, caption",
+        "the share of Credit's bars whose gap is no larger than the base's at the same c",
+        statistic.share_not_worse,
+        (Source.STORED, Source.OURS),
+        at_least=ALL,
+        where=FIG_2,
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "step-wise",
+        "precisely (note step-wise change with c on violations) improves upon the "
+        "baseline",
+        "§4.2, of Fig 1 and 2",
+        "the share of steps to the next c in which the gap rises with it",
+        statistic.share_of_steps_up,
+        (Source.STORED, Source.OURS),
+        at_least=MOST,
+        where={
+            "dataset": ["acs_income", "credit"],
+            "classwise": [True],
+            "metric": GAPS,
+            "score": STORED_SCORES,
+        },
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "at-or-better",
+        "In all cases, our framework gives results at or better than the desired "
+        "threshold",
+        "Fig 1, caption",
+        "the share of APS and TPS bars that are at c or below",
+        statistic.share_within_c,
+        (Source.STORED, Source.OURS),
+        at_least=ALL,
+        where=FIG_1,
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "classwise-smaller",
+        "the prediction set sizes are more prominent due to selecting a larger λ than "
+        "the classwise approach",
+        "§4.2",
+        "the share of Credit's settings whose sets are no larger with a λ per class",
+        statistic.share_smaller_classwise,
+        (Source.OURS, Source.STORED),
+        at_least=MOST,
+        where={"dataset": ["credit"], "metric": GAPS, "score": STORED_SCORES},
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "single-fairer",
+        "the disparity control is much better than using classwise lambdas",
+        "Fig E5, caption, of one λ on Credit",
+        "the mean by which gaps are smaller with one λ",
+        statistic.excess_gap_classwise,
+        (Source.OURS, Source.STORED),
+        at_least=MUCH,
+        where={"dataset": ["credit"], "metric": GAPS, "score": STORED_SCORES},
+    ),
+    Claim(
+        "xgboost",
+        "we empirically observed this approach to outperform the graph neural network "
+        "baselines in terms of efficiency for this dataset",
+        "§4.1, of XGBoost on Credit",
+        "the amount by which sets are larger with the best graph network than with "
+        "XGBoost",
+        statistic.graph_models_behind,
+        (Source.OURS,),
+        at_least=0.0,
+        where={"dataset": ["credit"], "score": PLAIN_SCORES},
+        lacks="no graph network was run on Credit as the base model",
+    ),
+    Claim(
+        "price-credit",
+        "with a minor impact on efficiency",
+        "Fig 2, caption",
+        "the growth of the sets in the bar where they grow the most",
+        statistic.largest_growth,
+        (Source.STORED, Source.OURS),
+        at_most=MINOR,
+        where=FIG_2,
+        form=".1%",
+    ),
+)
+
+DISPARATE_IMPACT = (
+    Claim(
+        "four-fifths",
+        "achieves close to or exceeds the disparate impact value of 0.80",
+        "Tab 3, caption",
+        "the smallest ratio that CF reaches",
+        statistic.smallest_ratio,
+        (Source.PRINTED, Source.OURS),
+        at_least=FOUR_FIFTHS - CLOSE,
+        where={
+            "dataset": ["credit", "acs_income"],
+            "classwise": [True],
+            "metric": RATIO,
+            "score": STORED_SCORES,
+        },
+        printed={"table": ["tab:disparate_impact"]},
+    ),
+    Claim(
+        "price-four-fifths",
+        "with minor effects on the efficiency for both datasets",
+        "§4.2, of Tab 3",
+        "the growth of the sets where they grow the most",
+        statistic.largest_growth,
+        (Source.PRINTED, Source.OURS),
+        at_most=MINOR,
+        where={
+            "dataset": ["credit", "acs_income"],
+            "classwise": [True],
+            "metric": RATIO,
+            "score": STORED_SCORES,
+        },
+        printed={"table": ["tab:disparate_impact"]},
+        form=".1%",
+    ),
+    Claim(
+        "a-priori-fair",
+        "the CFGNN conformal predictor is a priori fair",
+        "Tab E3, caption",
+        "CFGNN's base ratio on Credit",
+        statistic.smallest_base_ratio,
+        (Source.OURS, Source.PRINTED),
+        at_least=FOUR_FIFTHS,
+        where={"dataset": ["credit"], "metric": RATIO, "score": ["cfgnn"]},
+        printed={"table": ["tab:credit_di_all"], "score": ["cfgnn"]},
+    ),
+    Claim(
+        "best-efficiency",
+        "maximizes the disparate impact while having the best efficiency",
+        "Tab E3, caption, of CFGNN",
+        "the amount by which CFGNN's base sets are larger than the smallest of another "
+        "score",
+        statistic.cfgnn_behind_the_best,
+        (Source.OURS, Source.PRINTED),
+        at_most=0.0,
+        where={"dataset": ["credit"], "metric": RATIO},
+        printed={"table": ["tab:credit_di_all"]},
+    ),
+    Claim(
+        "classwise-ratio",
+        "The classwise approach improves efficiency further while retaining a ratio "
+        "near 80%",
+        "Tab E1 and E2, captions",
+        "the smallest ratio that CF reaches with a λ per class",
+        statistic.smallest_ratio,
+        (Source.PRINTED, Source.OURS),
+        at_least=FOUR_FIFTHS - CLOSE,
+        where={"dataset": ACS, "classwise": [True], "metric": RATIO},
+        printed={
+            "table": ["tab:acseducation_di_all", "tab:acsincome_di_all"],
+            "classwise": [True],
+        },
+    ),
+    Claim(
+        "one-attribute",
+        "is near or exceeds 80% when only one sensitive attribute is considered",
+        "Tab E4, caption, of Pokec-n",
+        "the smallest ratio that CF reaches by region or by gender",
+        statistic.smallest_ratio,
+        (Source.PRINTED, Source.OURS),
+        at_least=FOUR_FIFTHS - CLOSE,
+        where={
+            "dataset": ["pokec_n"],
+            "attribute": ["region", "gender"],
+            "metric": RATIO,
+        },
+        printed={"table": ["tab:pokec_n_di_all"], "attribute": ["region", "gender"]},
+    ),
+)
+
+INTERSECTIONAL = (
+    Claim(
+        "guarantees-intersectional",
+        "Nevertheless, the guarantees still hold, even under intersectional fairness "
+        "constraints",
+        "§4.2, of Fig 3",
+        "the share of runs beyond c, in settings whose sets CF changed,",
+        statistic.share_of_runs_beyond,
+        (Source.STORED, Source.OURS),
+        at_most=SELDOM,
+        where=FIG_3,
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "graph-scores-closer",
+        "achieve the desired fairness coverage thresholds better than standard CP "
+        "methods",
+        "Fig 3, caption, of CFGNN and DAPS",
+        "the mean amount by which CFGNN and DAPS exceed c less than APS and TPS do",
+        statistic.graph_scores_closer,
+        (Source.STORED, Source.OURS),
+        at_least=0.0,
+        where=FIG_3,
+    ),
+    Claim(
+        "graph-scores-starker",
+        "This improvement is starker with the graph-based conformal predictors",
+        "§4.2, of Fig 3",
+        "the mean amount by which CF reduces the gap more with CFGNN and DAPS than with "
+        "APS and TPS",
+        statistic.graph_scores_improve_more,
+        (Source.STORED, Source.OURS),
+        at_least=0.0,
+        where=FIG_3,
+    ),
+    Claim(
+        "price-gender",
+        "there is a minimal change in efficiency across all the non-conformity scores",
+        "Fig E6, caption, at c = .05",
+        "the growth of the sets in the bar where they grow the most",
+        statistic.largest_growth,
+        (Source.STORED, Source.OURS),
+        at_most=MINOR,
+        where={
+            "dataset": ["pokec_n"],
+            "attribute": ["gender"],
+            "classwise": [True],
+            "metric": GAPS,
+            "score": STORED_SCORES,
+            "c": [0.05],
+        },
+        form=".1%",
+    ),
+    Claim(
+        "localities",
+        "fairness can vary at different localities since Pokec-n and Pokec-z are "
+        "disjoint subgraphs of the same graph",
+        "Fig E8, caption",
+        "the number of points by which the test splits of the two networks differ",
+        statistic.different_test_sizes,
+        (Source.COVERAGES,),
+        at_least=1,
+        form=".0f",
+    ),
+    Claim(
+        "baselines-fair",
+        "the baselines are fair for all score functions except for TPS",
+        "Fig E9, caption, by region at c ≥ .1",
+        "the largest base gap of APS, CFGNN and DAPS",
+        statistic.largest_base_gap,
+        (Source.STORED, Source.OURS),
+        at_most=0.1 + TIE,
+        where={
+            "dataset": ["pokec_z"],
+            "attribute": ["region"],
+            "classwise": [True],
+            "metric": GAPS,
+            "score": ["aps", "cfgnn", "daps"],
+        },
+    ),
+)
+
+PREDICTIVE_PARITY = (
+    Claim(
+        "proxy-below-c",
+        "with our method is below the desired c threshold",
+        "Tab 4, caption",
+        "the largest amount by which a gap is above c",
+        statistic.largest_excess,
+        (Source.PRINTED, Source.OURS),
+        at_most=0.0,
+        where={"dataset": ["acs_education"], "metric": PROXY, "classwise": [False]},
+        printed={"table": ["tab:acs_educ_pred_par"]},
+    ),
+    Claim(
+        "proxy-base",
+        "(>0.30) than all of the c thresholds we consider",
+        "Tab 4, caption, of the base's average gap",
+        "the smallest gap of a base predictor",
+        statistic.smallest_base_ratio,
+        (Source.PRINTED, Source.OURS),
+        at_least=0.30,
+        where={"dataset": ["acs_education"], "metric": PROXY, "classwise": [False]},
+        printed={"table": ["tab:acs_educ_pred_par"]},
+    ),
+    Claim(
+        "proxy-graph",
+        "as well as or better than the base conformal predictor at all values of c and "
+        "non-conformity scores",
+        "Fig E11, caption",
+        "the share of bars whose gap is no larger than the base's",
+        statistic.share_not_worse,
+        (Source.STORED, Source.OURS),
+        at_least=ALL,
+        where={
+            "dataset": ["pokec_z"],
+            "attribute": ["region+gender"],
+            "classwise": [True],
+            "metric": PROXY,
+            "score": STORED_SCORES,
+        },
+        form=".1%",
+        limits=SHARE,
+    ),
+)
+
+BATCH_GCP = (
+    Claim(
+        "batch-gcp-ratio",
+        "the CF Framework can achieve a disparate impact value much closer to c = 0.8",
+        "Tab E6, caption",
+        "the least amount by which BatchGCP's ratio is farther from .8 than CF's",
+        statistic.batch_gcp_farther,
+        (Source.PRINTED, Source.BATCH_GCP),
+        at_least=MUCH,
+        where={"dataset": ACS, "metric": RATIO},
+        printed={"table": ["tab:disparate_gcp"]},
+    ),
+    Claim(
+        "price-batch-gcp",
+        "with little effect on efficiency",
+        "Tab E6, caption",
+        "the growth of the sets where they grow the most",
+        statistic.largest_growth,
+        (Source.PRINTED, Source.BATCH_GCP),
+        at_most=MINOR,
+        where={"dataset": ACS, "metric": RATIO},
+        printed={"table": ["tab:disparate_gcp"]},
+        form=".1%",
+    ),
+    Claim(
+        "batch-gcp-parity",
+        "the CF Framework achieves the smallest disparity for every value of c",
+        "Fig E12 and E13, captions",
+        "the least amount by which the gaps of base and BatchGCP are larger than CF's",
+        statistic.batch_gcp_wider,
+        (Source.BATCH_GCP,),
+        at_least=0.0,
+        where={"dataset": ACS, "metric": ["demographic_parity"]},
+    ),
+    Claim(
+        "desired-level",
+        "which the CF framework achieves, while neither Base APS nor BatchGCP meets "
+        "these thresholds",
+        "Fig E12 and E13, captions, of the desired disparity level",
+        "the share of CF's bars that are at c or below",
+        statistic.share_within_c,
+        (Source.STORED, Source.OURS),
+        at_least=MOST,
+        where={
+            "dataset": ACS,
+            "classwise": [True],
+            "metric": ["demographic_parity"],
+            "score": ["aps"],
+        },
+        form=".1%",
+        limits=SHARE,
+    ),
+    Claim(
+        "undercovered",
+        "certain groups are significantly undercovered",
+        "Fig E14, caption, of groups 4, 5 and 7",
+        "the coverage of these groups together, BatchGCP being solved to its optimum,",
+        statistic.pooled_coverage,
+        (Source.GROUPS,),
+        at_most=COVERAGE - MUCH,
+        where={"dataset": ACS, "group": UNDERCOVERED},
+        limits=SHARE,
+    ),
+    Claim(
+        "batch-gcp-cause",
+        "We can dissect the poor performance on these datasets by looking at the "
+        "per-group conditional coverages",
+        "App. E, of BatchGCP",
+        "the largest ratio of BatchGCP, solved to its optimum, with its groups covered,",
+        statistic.largest_batch_gcp_ratio,
+        (Source.BATCH_GCP, Source.PRINTED),
+        at_least=FOUR_FIFTHS - CLOSE,
+        where={"dataset": ACS, "metric": RATIO},
+        printed={"table": ["tab:disparate_gcp"]},
+    ),
+)
+
+CLAIMS = (
+    *THEORY,
+    *RESULTS,
+    *DISPARATE_IMPACT,
+    *INTERSECTIONAL,
+    *PREDICTIVE_PARITY,
+    *BATCH_GCP,
+)
