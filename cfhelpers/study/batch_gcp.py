@@ -235,7 +235,7 @@ def run(
         scored = score_split(dataset, base.probs, base.parts, SCORE, split, alpha=alpha)
         test = experiments.test_of(base.model, SCORE)
         for outcome in _outcomes(dataset, scored, closeness, alpha, delta, test):
-            rows += _outcome_rows(outcome, split)
+            rows += outcome_rows(outcome, split)
     facts = experiments.run_facts(dataset, base, profile)
     return pd.DataFrame(rows).assign(**facts, score=SCORE)
 
@@ -277,8 +277,27 @@ def _outcomes(
                 yield ArmOutcome(arm, [metric], c, counts)
 
 
-def _outcome_rows(outcome: ArmOutcome, split: int) -> list[dict[str, Any]]:
-    """The rows of one arm on one split."""
+def outcome_rows(outcome: ArmOutcome, split: int) -> list[dict[str, Any]]:
+    """The rows of one arm on one split.
+
+    Parameters
+    ----------
+    outcome : ArmOutcome
+    split : int
+
+    Returns
+    -------
+    list of dict
+        As `run` has them, without the facts of the run.
+
+    Examples
+    --------
+    >>> people = as_groups(["a", "b"], 2)
+    >>> counts = CellCounts.from_sets(np.ones((2, 2), bool), np.array([0, 1]), people)
+    >>> rows = outcome_rows(ArmOutcome(Arm.BASE, COMPARED, np.nan, counts), split=0)
+    >>> [row["disparity"] for row in rows[:2]]
+    [0.0, 0.0]
+    """
     counts = outcome.counts
     n_points = counts.n_points.sum()
     common: dict[str, Any] = {

@@ -1,34 +1,26 @@
-"""The bugs of the authors' release, each behind a switch, to see what it moves.
+"""The bugs of the authors' release, each behind a switch.
 
 Each is a small function that does what the release does. Its docstring names the correct
-function that it replaces. Nothing else imports this module: it is for the notebook that
-runs the errata. The switches of CFGNN are not here.
+function that it replaces. The switches of CFGNN are not here. What the bugs move is
+measured in `errata_runs`; nothing else imports this module.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from cfhelpers._checks import (
-    as_adjacency,
-    as_float_column,
-    as_fraction,
-    as_positive_labels,
-)
-from cfhelpers.cells import CellCounts
-from cfhelpers.conformal import conformal_quantile, prediction_sets
+from cfhelpers._checks import as_float_column, as_fraction
+from cfhelpers.conformal import conformal_quantile
 from cfhelpers.datasets import Dataset, resplit, tune_halves
 from cfhelpers.graph_scores import STREAM, held_out_size, mix, neighbour_mean
 from cfhelpers.groups import as_groups
-from cfhelpers.metrics import get_metric
-from cfhelpers.study import batch_gcp, experiments
-from cfhelpers.study.models import BaseModel
+from cfhelpers.study import batch_gcp
 from cfhelpers.study.scoring import DIFFUSIONS, ScoredSplit, score_split
 
 LOOPS_AT_LOADING = 1  # the release adds loops when it loads a graph, too
@@ -39,15 +31,6 @@ BATCH = 2048
 TRAINING_SHARE = 0.8
 PATIENCE = 50  # epochs
 LEAST_IMPROVEMENT = 0.001
-
-CLOSENESS = (0.1,)  # of `moves`; ratios are asked for four fifths
-METRICS = (
-    "demographic_parity",
-    "equal_opportunity",
-    "predictive_equality",
-    "equalized_odds",
-    "disparate_impact",
-)
 
 
 @dataclass(frozen=True)
@@ -60,7 +43,7 @@ class Errata:
         q̂ is one order statistic too high: `quantile_one_rank_up`.
     self_loops : bool
         A node is among its own neighbours, once more after every re-split:
-        `neighbour_mean_with_loops`.
+        `with_loops`.
     composed_tuning : bool
         DAPS tries each diffusion on scores that the ones before have diffused:
         `composed_candidates`.
@@ -96,8 +79,8 @@ class Errata:
         return " + ".join(self.names) or "none"
 
 
-def alone_and_together() -> list[Errata]:
-    """Each erratum alone, then all of them together.
+def alone() -> list[Errata]:
+    """Each erratum alone.
 
     Returns
     -------
@@ -105,12 +88,10 @@ def alone_and_together() -> list[Errata]:
 
     Examples
     --------
-    >>> [str(errata) for errata in alone_and_together()[:2]]
+    >>> [str(errata) for errata in alone()[:2]]
     ['quantile', 'self_loops']
     """
-    names = [field.name for field in fields(Errata)]
-    alone = [Errata(**{name: True}) for name in names]
-    return [*alone, Errata(**dict.fromkeys(names, True))]
+    return [Errata(**{field.name: True}) for field in fields(Errata)]
 
 
 def quantile_one_rank_up(scores: ArrayLike, alpha: float) -> float:
@@ -146,9 +127,7 @@ def quantile_one_rank_up(scores: ArrayLike, alpha: float) -> float:
     return float(ordered[rank - 1])
 
 
-def neighbour_mean_with_loops(
-    edge_index: ArrayLike, n: int, loops: int
-) -> sparse.csr_array:
+def with_loops(averaging: sparse.csr_array, loops: int) -> sparse.csr_array:
     """The matrix that averages over neighbours and, several times, the node itself.
 
     The right one is `graph_scores.neighbour_mean`. The release adds a loop to every node
@@ -156,10 +135,8 @@ def neighbour_mean_with_loops(
 
     Parameters
     ----------
-    edge_index : array of int, shape (2, E)
-        Edges in either direction.
-    n : int
-        Number of nodes.
+    averaging : sparse array, shape (n, n)
+        The mean over neighbours, of `graph_scores.neighbour_mean`.
     loops : int
         How often a node is among its own neighbours, from 1.
 
@@ -169,16 +146,17 @@ def neighbour_mean_with_loops(
 
     Examples
     --------
-    >>> neighbour_mean_with_loops([[0], [1]], 3, loops=3).toarray()
+    >>> with_loops(neighbour_mean([[0], [1]], 3), loops=3).toarray()
     array([[0.75, 0.25, 0.  ],
            [0.25, 0.75, 0.  ],
            [0.  , 0.  , 1.  ]])
     """
     if loops < 1:
         raise ValueError(f"loops: found {loops!r}; wanted an integer from 1")
-    adjacency = as_adjacency(edge_index, n).astype(np.float64)
-    with_loops = adjacency + loops * sparse.eye_array(n)
-    return (sparse.diags_array(1 / with_loops.sum(axis=1)) @ with_loops).tocsr()
+    degrees = np.diff(averaging.indptr)
+    own_weight = loops / (degrees + loops)
+    neighbours = sparse.diags_array(1 - own_weight) @ averaging
+    return (neighbours + sparse.diags_array(own_weight)).tocsr()
 
 
 def unlabelled_at_minus_one(
@@ -323,16 +301,11 @@ def _size(
     """Mean set size of rows, over pairs (the rows, those that give their threshold)."""
     in_sets = []
     for rows, others in halves:
-        threshold = _quantile(
-            _of_labels(scores[others], y[others]), alpha, is_one_rank_up
-        )
+        labels = y[others]
+        true_scores = scores[others][np.arange(len(labels)), labels]
+        threshold = _quantile(true_scores, alpha, is_one_rank_up)
         in_sets.append(scores[rows] <= threshold)
     return float(np.concatenate(in_sets).sum(axis=1).mean())
-
-
-def _of_labels(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The scores of the true labels."""
-    return scores[np.arange(len(y)), y]
 
 
 def _quantile(scores: np.ndarray, alpha: float, is_one_rank_up: bool) -> float:
@@ -564,7 +537,6 @@ def score_split_as_released(
     alpha: float = 0.1,
     *,
     resplits: int | None = None,
-    **options: Any,
 ) -> tuple[ScoredSplit, float]:
     """Score every row, and give q̂, with some of the release's bugs.
 
@@ -579,10 +551,7 @@ def score_split_as_released(
     errata : Errata
     resplits : int, optional
         How often the release has divided the rows anew when it scores, this time
-        included: so often it has added loops. By default seed + 1, as for a metric with
-        one c. For the others it goes on counting through c = .05, .10, .15, .20.
-    **options
-        Those of `graph_scores.cfgnn`.
+        included: so often it has added loops. By default seed + 1.
 
     Returns
     -------
@@ -606,9 +575,8 @@ def score_split_as_released(
             resplits = seed + 1
         scored = _score_daps(dataset, probs, parts, seed, errata, alpha, resplits)
     else:
-        scored = score_split(dataset, probs, parts, score, seed, alpha=alpha, **options)
-    rows = scored.calibration
-    true_scores = _of_labels(scored.scores[rows], dataset.y[rows])
+        scored = score_split(dataset, probs, parts, score, seed, alpha=alpha)
+    true_scores = scores_of_labels(scored, dataset)
     return scored, _quantile(true_scores, alpha, errata.quantile)
 
 
@@ -622,21 +590,13 @@ def _score_daps(
     resplits: int,
 ) -> ScoredSplit:
     """DAPS on one split, with some of the release's bugs."""
-    if dataset.edge_index is None:
-        raise ValueError(
-            f"score: found 'daps' for {dataset.name} without edges; "
-            "load the dataset with its graph"
-        )
-    n = len(dataset)
+    averaging = _neighbour_mean_of(dataset)
+    if errata.self_loops:
+        averaging = with_loops(averaging, LOOPS_AT_LOADING + resplits)
     scores = score_split(dataset, probs, parts, "aps", seed).scores
     if errata.unlabelled_at_minus_one:
-        u = np.random.default_rng([seed, STREAM]).random(n)
+        u = np.random.default_rng([seed, STREAM]).random(len(dataset))
         scores = unlabelled_at_minus_one(scores, dataset.y, u)
-    if errata.self_loops:
-        loops = LOOPS_AT_LOADING + resplits
-        averaging = neighbour_mean_with_loops(dataset.edge_index, n, loops)
-    else:
-        averaging = neighbour_mean(dataset.edge_index, n)
     new_parts = tune_halves(dataset, resplit(dataset, parts, seed), seed)
     tune = np.flatnonzero(new_parts == "tune")
     values, chosen = tune_daps_as_released(
@@ -651,107 +611,53 @@ def _score_daps(
     )
 
 
-def moves(
-    dataset: Dataset,
-    base: BaseModel,
-    score: str,
-    splits: int,
-    errata_list: Sequence[Errata],
-    alpha: float = 0.1,
-    **options: Any,
-) -> pd.DataFrame:
-    """By how much each erratum moves what is reported, in the mean over splits.
+@lru_cache(maxsize=1)
+def _neighbour_mean_of(dataset: Dataset) -> sparse.csr_array:
+    """The mean over neighbours in a dataset's graph, which it must have."""
+    if dataset.edge_index is None:
+        raise ValueError(
+            f"score: found 'daps' for {dataset.name} without edges; "
+            "load the dataset with its graph"
+        )
+    return neighbour_mean(dataset.edge_index, len(dataset))
+
+
+def scores_of_labels(scored: ScoredSplit, dataset: Dataset) -> np.ndarray:
+    """The scores of the true labels of the calibration rows.
+
+    Parameters
+    ----------
+    scored : ScoredSplit
+    dataset : Dataset
+
+    Returns
+    -------
+    array, shape (calibration rows,)
+    """
+    rows = scored.calibration
+    return scored.scores[rows, dataset.y[rows]]
+
+
+def fit_gcp(
+    dataset: Dataset, scored: ScoredSplit, errata: Errata, alpha: float = 0.1
+) -> batch_gcp.BatchGCP:
+    """BatchGCP on the calibration rows, at its optimum or stopped early.
 
     Parameters
     ----------
     dataset : Dataset
-    base : BaseModel
-        Its probabilities, and its parts of the rows.
-    score : str
-    splits : int
-        How often calibration and test rows are divided anew.
-    errata_list : list of Errata
-        Such as `alone_and_together`.
+    scored : ScoredSplit
+    errata : Errata
+        `early_gcp` matters.
     alpha : float
-    **options
-        Those of `graph_scores.cfgnn`.
+        The allowed miscoverage.
 
     Returns
     -------
-    DataFrame
-        erratum; arm: "base" (q̂), "single" and "classwise" (one λ, or one for each label,
-        by the paper's rule at c = .1, for ratios .8) and "batch_gcp"; metric; measure:
-        "efficiency" or "disparity"; before and after, without the erratum and with it.
+    BatchGCP
     """
-    keys = ["arm", "metric", "measure"]
-    means = []
-    for errata in [Errata(), *errata_list]:
-        rows: list[dict[str, Any]] = []
-        for split in range(splits):
-            rows += _measured_split(dataset, base, score, split, errata, alpha, options)
-        means.append(pd.DataFrame(rows).groupby(keys, sort=False)["value"].mean())
-    before, *after = means
-    tables = []
-    for errata, mean in zip(errata_list, after, strict=True):
-        table = pd.DataFrame({"before": before, "after": mean}).reset_index()
-        table.insert(0, "erratum", str(errata))
-        tables.append(table)
-    return pd.concat(tables, ignore_index=True)
-
-
-def _measured_split(
-    dataset: Dataset,
-    base: BaseModel,
-    score: str,
-    split: int,
-    errata: Errata,
-    alpha: float,
-    options: dict[str, Any],
-) -> list[dict[str, Any]]:
-    """What every arm gives on the test rows of one split."""
-    scored, quantile = score_split_as_released(
-        dataset, base.probs, base.parts, score, split, errata, alpha, **options
-    )
-    calibration = experiments.calibrate(dataset, scored, alpha)
-    calibration.base = quantile
-    gcp = _fit_gcp(dataset, scored, errata, alpha)
-    scores = scored.scores[scored.test]
-    at_base = prediction_sets(scores, quantile)
-    by_gcp = gcp.sets(scores, dataset.groups[scored.test])
-    rows = []
-    for metric in METRICS:
-        sets = {"base": at_base}
-        for arm, is_classwise in (("single", False), ("classwise", True)):
-            search = calibration.search(metric, classwise=is_classwise)
-            (c,) = experiments.asked_closeness(metric, CLOSENESS)
-            sets[arm] = prediction_sets(scores, search.find(c).threshold)
-        sets["batch_gcp"] = by_gcp
-        for arm, own in sets.items():
-            for measure, value in _measures(dataset, scored.test, own, metric).items():
-                names = {"arm": arm, "metric": metric, "measure": measure}
-                rows.append(names | {"value": value})
-    return rows
-
-
-def _fit_gcp(
-    dataset: Dataset, scored: ScoredSplit, errata: Errata, alpha: float
-) -> batch_gcp.BatchGCP:
-    """BatchGCP on the calibration rows, at its optimum or stopped early."""
-    rows = scored.calibration
-    true_scores = _of_labels(scored.scores[rows], dataset.y[rows])
+    true_scores = scores_of_labels(scored, dataset)
+    groups = dataset.groups[scored.calibration]
     if errata.early_gcp:
-        return fit_stopped_early(true_scores, dataset.groups[rows], alpha)
-    return batch_gcp.fit(true_scores, dataset.groups[rows], alpha)
-
-
-def _measures(
-    dataset: Dataset, rows: np.ndarray, sets: np.ndarray, metric: str
-) -> dict[str, float]:
-    """Efficiency and disparity of the sets of some rows."""
-    groups = as_groups(dataset.groups[rows], len(rows))
-    counts = CellCounts.from_sets(sets, dataset.y[rows], groups)
-    positive_labels = as_positive_labels(None, dataset.n_classes)
-    return {
-        "efficiency": counts.set_sizes.sum() / len(rows),
-        "disparity": counts.shares(get_metric(metric), positive_labels).disparity,
-    }
+        return fit_stopped_early(true_scores, groups, alpha)
+    return batch_gcp.fit(true_scores, groups, alpha)

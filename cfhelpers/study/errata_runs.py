@@ -1,0 +1,354 @@
+"""Runs with the bugs of the authors' release, and without, on the same re-splits.
+
+A number is that of one score, arm, metric, c, kind of λ and quantity. What the bugs move
+is said in `errata_moves`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
+from cfhelpers import paths
+from cfhelpers._cache import cached_frame
+from cfhelpers._checks import one_of
+from cfhelpers.cells import CellCounts, SortedCells
+from cfhelpers.datasets import Dataset
+from cfhelpers.datasets import split as split_rows
+from cfhelpers.groups import as_groups
+from cfhelpers.study import batch_gcp, experiments, models, presets
+from cfhelpers.study.errata import Errata, alone, fit_gcp, score_split_as_released
+from cfhelpers.study.names import Arm
+from cfhelpers.study.scoring import ScoredSplit
+
+QUANTITIES = ("efficiency", "disparity")
+NUMBER = ["score", "arm", "metric", "c", "classwise", "quantity"]
+PROXY = "predictive_parity_proxy"
+RESPLITS_PER_C = 10
+DAPS_BUGS = ("quantile", "self_loops", "composed_tuning", "halves_by_index")
+TOGETHER = "together"
+# The scores that each bug can touch on Credit, all of whose nodes are labelled.
+TOUCHED = {
+    "quantile": ("tps", "aps", "daps"),
+    "self_loops": ("daps",),
+    "composed_tuning": ("daps",),
+    "halves_by_index": ("daps",),
+    TOGETHER: ("daps",),
+}
+RELEASE_TUNING = "release_tuning"
+TUNINGS = ("none", "composed_tuning", RELEASE_TUNING)
+TRAINING_FILE = "errata_training.csv"
+TRAINING_COLUMNS = ["training_split", "tuning", *NUMBER, "value", "splits", "key"]
+MODEL = "xgboost"
+
+
+def switches(name: str) -> Errata:
+    """The bugs that a name stands for.
+
+    Parameters
+    ----------
+    name : str
+        "none", the name of one bug, "together" for all that can touch DAPS on Credit, or
+        "release_tuning" for those among them that concern its tuning and its graph.
+
+    Returns
+    -------
+    Errata
+
+    Examples
+    --------
+    >>> print(switches("release_tuning"))
+    self_loops + composed_tuning + halves_by_index
+    """
+    known = {"none": (), TOGETHER: DAPS_BUGS, RELEASE_TUNING: DAPS_BUGS[1:]}
+    for errata in alone():
+        known[str(errata)] = tuple(errata.names)
+    one_of(name, "name", tuple(known))
+    return Errata(**dict.fromkeys(known[name], True))
+
+
+def rounds(score: str, errata: Errata) -> dict[int, dict[str, list[float]]]:
+    """Which c are asked of the metrics after how many rounds of re-splits.
+
+    The release goes through the same ten re-splits for each c. DAPS's self-loops go on
+    accumulating meanwhile, so that with them the scores depend on c: there are as many
+    rounds before a c as there are smaller ones, and for the proxy one more. (In the
+    authors' stored means the base efficiency of DAPS is the same for the proxy at .05
+    and the other metrics at .10, and so on; that of disparate impact is theirs at .05.)
+
+    Parameters
+    ----------
+    score : str
+    errata : Errata
+        `self_loops` matters.
+
+    Returns
+    -------
+    dict
+        By the number of rounds before: the values of c, by metric.
+
+    Examples
+    --------
+    >>> len(rounds("daps", Errata())), len(rounds("daps", Errata(self_loops=True)))
+    (1, 5)
+    >>> rounds("daps", Errata(self_loops=True))[4]
+    {'predictive_parity_proxy': [0.2]}
+    """
+    has_rounds = score == "daps" and errata.self_loops
+    found: dict[int, dict[str, list[float]]] = {}
+    for metric in experiments.GRID_METRICS:
+        place = 0
+        if has_rounds and metric == PROXY:
+            place = 1
+        for c in experiments.asked_closeness(metric, experiments.CLOSENESS):
+            found.setdefault(place, {}).setdefault(metric, []).append(c)
+            if has_rounds:
+                place += 1
+    return dict(sorted(found.items()))
+
+
+def run_split(
+    dataset: Dataset,
+    base: models.BaseModel,
+    score: str,
+    split: int,
+    errata: Errata,
+    alpha: float = 0.1,
+) -> pd.DataFrame:
+    """Every number of one score on one re-split, with some bugs.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+        Its probabilities, and its parts of the rows.
+    score : str
+    split : int
+        The seed by which calibration and test rows are divided anew.
+    errata : Errata
+    alpha : float
+
+    Returns
+    -------
+    DataFrame
+        Columns arm ("base" for q̂, "cf" for the paper's rule), metric, c, classwise,
+        quantity, value, and `diffusion`, the δ of DAPS. The base predictor knows no c and
+        no kind of λ; its numbers are there for each.
+    """
+    rows: list[dict[str, Any]] = []
+    for n_before, asked in rounds(score, errata).items():
+        resplits = RESPLITS_PER_C * n_before + split + 1
+        scored, quantile = score_split_as_released(
+            dataset,
+            base.probs,
+            base.parts,
+            score,
+            split,
+            errata,
+            alpha,
+            resplits=resplits,
+        )
+        diffusion = scored.chosen.get("diffusion", np.nan)
+        for row in _measured_rows(dataset, scored, quantile, asked, alpha):
+            rows.append(row | {"diffusion": diffusion})
+    return pd.DataFrame(rows)
+
+
+def _measured_rows(
+    dataset: Dataset,
+    scored: ScoredSplit,
+    quantile: float,
+    asked: Mapping[str, Sequence[float]],
+    alpha: float,
+) -> list[dict[str, Any]]:
+    """What q̂ and the paper's rule give on the test rows, for each metric and c."""
+    calibration = experiments.calibrate(dataset, scored, alpha)
+    calibration.base = quantile
+    groups = as_groups(dataset.groups[scored.test], len(scored.test))
+    test = SortedCells(scored.scores[scored.test], dataset.y[scored.test], groups)
+    rows = []
+    for metric, closeness in asked.items():
+        at_base = experiments.measured(test, metric, quantile)
+        for is_classwise in (False, True):
+            search = calibration.search(metric, classwise=is_classwise)
+            for c in closeness:
+                by_rule = experiments.measured(test, metric, search.find(c).threshold)
+                setting = {"metric": metric, "c": c, "classwise": is_classwise}
+                for arm, found in ((Arm.BASE, at_base), (Arm.CF, by_rule)):
+                    for quantity in QUANTITIES:
+                        number = {"quantity": quantity, "value": found[quantity]}
+                        rows.append({"arm": str(arm)} | setting | number)
+    return rows
+
+
+def run(
+    dataset: Dataset,
+    base: models.BaseModel,
+    pairs: Iterable[tuple[str, str]],
+    splits: int = 10,
+    *,
+    alpha: float = 0.1,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """The rows of some bugs and scores, without the bugs too, on every re-split.
+
+    What is computed is kept in artifacts/ at once, so that a run that was stopped goes on
+    where it was.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+    pairs : (name, score)
+        Names as `switches` knows them; `bugs_and_scores` gives all pairs.
+    splits : int
+    alpha : float
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    DataFrame
+        erratum ("none" among them), score, split, and the columns of `run_split`.
+    """
+    own_pairs = [pair for pair in pairs if pair[0] != "none"]
+    scores = dict.fromkeys(score for _, score in own_pairs)
+    without = [("none", score) for score in scores]
+    units = list(product([*without, *own_pairs], range(splits)))
+    parts = []
+    for (name, score), split in tqdm(
+        units, "bugs and re-splits", disable=not progress, leave=False
+    ):
+        errata = switches(name)
+        settings = {"errata": errata.names, "score": score, "split": split}
+        key = experiments.rows_key(
+            dataset,
+            base.parts,
+            base.model,
+            base.parameters,
+            base.seed,
+            settings | {"alpha": alpha},
+        )
+        compute = partial(run_split, dataset, base, score, split, errata, alpha)
+        file = f"runs/errata-{dataset.name}-{score}"
+        rows = cached_frame(file, {"key": key}, compute, code=__name__)
+        parts.append(rows.assign(erratum=name, score=score, split=split))
+    return pd.concat(parts, ignore_index=True)
+
+
+def bugs_and_scores() -> list[tuple[str, str]]:
+    """Each bug with each score that it can touch on Credit, and all of DAPS's together.
+
+    Returns
+    -------
+    list of (name, score)
+
+    Examples
+    --------
+    >>> bugs_and_scores()[:3]
+    [('quantile', 'tps'), ('quantile', 'aps'), ('quantile', 'daps')]
+    """
+    return [(name, score) for name, scores in TOUCHED.items() for score in scores]
+
+
+def run_gcp(
+    dataset: Dataset, base: models.BaseModel, splits: int = 10, alpha: float = 0.1
+) -> pd.DataFrame:
+    """BatchGCP at its optimum and stopped early, on every re-split.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+    splits : int
+    alpha : float
+
+    Returns
+    -------
+    DataFrame
+        erratum ("none" or "early_gcp"), and the columns of `batch_gcp.outcome_rows`.
+    """
+    rows: list[dict[str, Any]] = []
+    for split in range(splits):
+        scored, _ = score_split_as_released(
+            dataset, base.probs, base.parts, batch_gcp.SCORE, split, Errata(), alpha
+        )
+        y = dataset.y[scored.test]
+        groups = dataset.groups[scored.test]
+        for name in ("none", "early_gcp"):
+            gcp = fit_gcp(dataset, scored, switches(name), alpha)
+            sets = gcp.sets(scored.scores[scored.test], groups)
+            counts = CellCounts.from_sets(sets, y, as_groups(groups, len(y)))
+            outcome = batch_gcp.ArmOutcome(
+                Arm.BATCH_GCP, batch_gcp.COMPARED, np.nan, counts
+            )
+            for row in batch_gcp.outcome_rows(outcome, split):
+                rows.append({"erratum": name} | row)
+    return pd.DataFrame(rows)
+
+
+def run_training_splits(
+    dataset: Dataset, training_splits: int = 10, splits: int = 10, progress: bool = True
+) -> pd.DataFrame:
+    """DAPS with three ways of tuning, for models of several training splits.
+
+    Each training split has a model of its own. The numbers of a training split that are
+    in results/errata_training.csv for the same records, model and settings are read; the
+    others are computed and added to the file at once.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    training_splits : int
+    splits : int
+        Re-splits, over which the numbers are means.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    DataFrame
+        training_split, tuning (of TUNINGS), the columns of NUMBER, value, splits, key.
+        The proxy is not among the metrics, and the base predictor has one row for both
+        kinds of λ.
+    """
+    path = paths.RESULTS / TRAINING_FILE
+    stored = pd.DataFrame(columns=TRAINING_COLUMNS)
+    if path.exists():
+        stored = pd.read_csv(path, dtype={"key": str})
+    parameters = presets.preset(dataset, MODEL)
+    settings = {"tunings": TUNINGS, "splits": splits}
+    found = []
+    seeds = range(training_splits)
+    for seed in tqdm(seeds, "training splits", disable=not progress, leave=False):
+        parts = split_rows(dataset, seed)
+        key = experiments.rows_key(dataset, parts, MODEL, parameters, seed, settings)
+        rows = stored[stored["key"] == key]
+        if rows.empty:
+            base = models.base_model(dataset, parts, MODEL, seed=seed, progress=False)
+            rows = _training_rows(dataset, base, splits, progress).assign(key=key)
+            others = stored[stored["training_split"] != seed]
+            kept = [part for part in (others, rows) if len(part)]
+            stored = pd.concat(kept, ignore_index=True)[TRAINING_COLUMNS]
+            with paths.atomic_write(path) as unfinished:
+                stored.to_csv(unfinished, index=False)
+        found.append(rows)
+    return pd.concat(found, ignore_index=True)
+
+
+def _training_rows(
+    dataset: Dataset, base: models.BaseModel, splits: int, progress: bool
+) -> pd.DataFrame:
+    """The means over re-splits of one training split."""
+    pairs = [(name, "daps") for name in TUNINGS]
+    rows = run(dataset, base, pairs, splits, progress=progress)
+    is_repeated = (rows["arm"] == Arm.BASE) & rows["classwise"]
+    own = rows[(rows["metric"] != PROXY) & ~is_repeated]
+    own = own.rename(columns={"erratum": "tuning"})
+    means = own.groupby(["tuning", *NUMBER], sort=False)["value"].mean().reset_index()
+    means.insert(0, "training_split", base.seed)
+    return means.assign(splits=splits).round(6)
