@@ -1,0 +1,239 @@
+"""What the bugs move: the table, its counts, the yardstick and the figure."""
+
+from unittest.mock import patch
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfhelpers import paths
+from cfhelpers.study import authors, errata_moves, errata_runs, judging
+from cfhelpers.study.errata_runs import NUMBER
+
+BUGS = ["quantile", "self_loops", "composed_tuning", "halves_by_index", "together"]
+
+
+def number(**changes):
+    """A number of DAPS, as `errata_runs.run` has it."""
+    own = {
+        "erratum": "none",
+        "score": "daps",
+        "arm": "cf",
+        "metric": "disparate_impact",
+        "c": 0.8,
+        "classwise": True,
+        "quantity": "efficiency",
+        "split": 0,
+        "value": 2.0,
+    }
+    return own | changes
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """The paper's own numbers of DAPS without a bug, and 1% more with each."""
+    paper = errata_moves.paper_values()
+    paper = paper[paper["score"] == "daps"].rename(columns={"paper": "value"})
+    parts = [paper.assign(erratum="none", split=0)]
+    for name in BUGS:
+        parts.append(paper.assign(erratum=name, split=0, value=1.01 * paper["value"]))
+    return pd.concat(parts, ignore_index=True)
+
+
+# The paper's numbers
+
+
+def test_every_stored_mean_of_the_authors_is_there_once():
+    paper = errata_moves.paper_values()
+    assert not paper.duplicated(NUMBER).any() and paper["paper"].notna().all()
+    # Three scores, 5 metrics with 4 c and one ratio, both kinds of λ, 2 arms, 2 numbers.
+    assert len(paper) == 3 * (5 * 4 + 1) * 2 * 2 * 2
+    assert set(paper["score"]) == {"tps", "aps", "daps"}
+
+
+def test_the_papers_numbers_are_taken_from_their_place():
+    paper = errata_moves.paper_values().set_index(NUMBER)["paper"]
+    printed = authors.reported_values().query("table == 'tab:credit_di_all'")
+    assert paper["daps", "cf", "disparate_impact", 0.8, True, "efficiency"] == 2.526
+    assert paper["daps", "cf", "disparate_impact", 0.8, False, "efficiency"] == 2.573
+    assert 2.526 in printed["value"].tolist()
+    stored = authors.runs().query(
+        "dataset == 'credit' and score == 'aps' and metric == 'equal_opportunity' "
+        "and c == 0.15 and not classwise"
+    )
+    own = paper["aps", :, "equal_opportunity", 0.15, False]
+    assert own["base", "disparity"] == stored["base_disparity"].item()
+    assert own["cf", "disparity"] == stored["disparity"].item()
+    assert own["base", "efficiency"] == stored["base_efficiency"].item()
+    assert own["cf", "efficiency"] == stored["efficiency"].item()
+
+
+# The table
+
+
+def test_a_move_is_from_the_mean_without_a_bug_to_the_mean_with_it():
+    values = {("none", 0): 2.0, ("none", 1): 2.2, ("quantile", 0): 2.3}
+    values["quantile", 1] = 2.5
+    long = []
+    for (name, at), value in values.items():
+        long.append(number(erratum=name, split=at, value=value))
+    (row,) = errata_moves.moves(pd.DataFrame(long)).to_dict("records")
+    assert (row["before"], row["after"]) == pytest.approx((2.1, 2.4))
+    assert row["paper"] == 2.526 and row["splits"] == 2
+    assert row["row"] == "quantile/daps/cf/disparate_impact/0.8/classwise/efficiency"
+
+
+def test_names_of_rows_are_unique_and_tell_the_number(rows):
+    moved = errata_moves.moves(rows)
+    assert moved["row"].is_unique
+    assert len(moved) == len(BUGS) * 168
+    for row in moved.sample(20, random_state=0).to_dict("records"):
+        places = row["row"].split("/")
+        kind = "classwise" if row["classwise"] else "single"
+        own = [row["erratum"], row["score"], row["arm"], row["metric"]]
+        assert places == [*own, f"{row['c']:g}", kind, row["quantity"]]
+
+
+def test_the_same_measurement_counts_once():
+    long = []
+    for name, value in (("none", 2.0), ("quantile", 2.1)):
+        for classwise in (False, True):
+            own = {"erratum": name, "value": value, "classwise": classwise}
+            long.append(number(arm="base", **own))
+        long.append(number(erratum=name, value=value))
+    moved = errata_moves.moves(pd.DataFrame(long))
+    assert moved["arm"].tolist() == ["base", "base", "cf"]
+    assert moved["distinct"].tolist() == [True, False, True]  # CF has another paper's
+
+
+def test_the_summary_counts_what_moves_towards_the_paper(rows):
+    moved = errata_moves.moves(rows)
+    chosen = moved["erratum"] == "composed_tuning"
+    moved.loc[chosen, "after"] = moved.loc[chosen, "paper"] + 0.25
+    moved.loc[chosen, "before"] = moved.loc[chosen, "paper"] - 0.5
+    moved.loc[moved["erratum"] == "self_loops", "after"] = moved["before"]
+    found = errata_moves.summary(moved).xs("cf", level="arm")
+    own = found.loc["composed_tuning"]
+    assert (own["towards"] == own["numbers"]).all() and (own["away"] == 0).all()
+    assert own["median_before"].tolist() == pytest.approx([0.5, 0.5])
+    assert own["largest_after"].tolist() == pytest.approx([0.25, 0.25])
+    loops = found.loc["self_loops"]
+    assert (loops["unmoved"] == loops["numbers"]).all()
+    assert (loops["towards"] + loops["away"] == 0).all()
+    away = found.loc["quantile"]
+    assert (away["away"] == away["numbers"]).all()
+
+
+def test_batch_gcp_has_rows_without_a_number_of_the_papers():
+    long = []
+    for name, value in (("none", 0.5), ("early_gcp", 0.4)):
+        for metric in ("demographic_parity", "disparate_impact", "group_coverage"):
+            for scored_on in ("fixed label", "true label"):
+                own = {"erratum": name, "arm": "batch_gcp", "metric": metric, "split": 0}
+                measured = {"efficiency": value, "disparity": 2 * value}
+                if scored_on == "true label":
+                    measured["disparity"] = 3 * value
+                long.append(own | measured | {"scored_on": scored_on})
+    moved = errata_moves.gcp_moves(pd.DataFrame(long)).set_index("row")
+    name = "early_gcp/aps/batch_gcp/disparate_impact/-/-/"
+    assert moved.loc[name + "efficiency", "after"] == 0.4
+    assert moved.loc[name + "disparity", "before"] == 1.0
+    assert moved.loc[name + "disparity_true_label", "after"] == pytest.approx(1.2)
+    assert len(moved) == 6 and moved["paper"].isna().all()
+
+
+def test_the_file_is_what_is_read_again(rows, tmp_path):
+    moved = errata_moves.moves(rows)
+    with patch.object(paths, "RESULTS", tmp_path):
+        path = errata_moves.save(moved)
+    assert path == tmp_path / "errata.csv"
+    read = pd.read_csv(path)
+    pd.testing.assert_frame_equal(read, moved, atol=1e-6)
+
+
+# The stored table
+
+
+@pytest.fixture(scope="module")
+def stored(root):
+    return pd.read_csv(root / "results" / "errata.csv")
+
+
+def test_the_stored_table_has_every_bug_and_score(stored):
+    assert stored["row"].is_unique
+    found = set(zip(stored["erratum"], stored["score"], strict=True))
+    assert found == {*errata_runs.bugs_and_scores(), ("early_gcp", "aps")}
+    assert (stored["splits"] == 10).all()
+    has_paper = stored["erratum"] != "early_gcp"
+    assert stored["paper"].notna().equals(has_paper)
+    paper = errata_moves.paper_values()
+    own = stored[has_paper].astype({"classwise": bool})
+    own = own.merge(paper, on=NUMBER, suffixes=("", "_now"))
+    assert len(own) == has_paper.sum()
+    np.testing.assert_allclose(own["paper"], own["paper_now"], atol=1e-6)
+
+
+def test_before_is_what_the_rows_of_credit_say(stored, root):
+    rows = pd.read_parquet(root / "results" / "runs" / "quick" / "credit_age.parquet")
+    rows = rows[rows["guarantee"] == "none"]
+    number_of = ["score", "metric", "c", "classwise"]
+    means = rows.groupby(number_of)[
+        ["efficiency", "disparity", "base_efficiency", "base_disparity"]
+    ].mean()
+    own = stored[stored["erratum"].isin(["quantile", "together"])]
+    for row in own.to_dict("records"):
+        prefix = "base_" if row["arm"] == "base" else ""
+        key = tuple(row[name] for name in number_of[:3])
+        mean = means.loc[(*key, row["classwise"] in (True, "True"))]
+        assert row["before"] == pytest.approx(mean[prefix + row["quantity"]], abs=1e-6)
+
+
+# The yardstick
+
+
+def test_inside_is_what_the_prediction_interval_says():
+    training = []
+    for seed, value in enumerate([2.4, 2.5, 2.6]):
+        own = number(value=value)
+        for name in ("erratum", "split"):
+            del own[name]
+        training.append(own | {"training_split": seed, "tuning": "composed_tuning"})
+        training.append(
+            own | {"training_split": seed, "tuning": "none", "value": value - 2}
+        )
+    found = errata_moves.intervals(pd.DataFrame(training)).set_index("tuning")
+    low, high = judging.prediction_interval([2.4, 2.5, 2.6])
+    own = found.loc["composed_tuning"]
+    assert (own["low"], own["high"], own["mean"]) == pytest.approx((low, high, 2.5))
+    assert own["inside"] and not found.loc["none", "inside"]
+
+
+# The figure
+
+
+def test_each_number_of_the_figure_has_an_arrow_per_bug(rows):
+    moved = errata_moves.moves(rows)
+    fig = errata_moves.arrows(moved)
+    sizes, gaps = fig.axes
+    labels = [tick.get_text() for tick in sizes.get_yticklabels()]
+    assert labels[:2] == ["base", "CF, single λ · DP"] and len(labels) == 13
+    assert len(gaps.get_yticklabels()) == 12
+    paper = moved.set_index("row")["paper"]
+    name = "quantile/daps/cf/disparate_impact/0.8/classwise/efficiency"
+    shown = [text.get_text() for text in sizes.texts]
+    assert shown[labels.index("CF, classwise · DI")] == f"{paper[name]:.3f}"
+    n_heads = sum(line.get_marker() in ("<", ">", "o") for line in sizes.lines)
+    assert n_heads == 13 * len(BUGS)
+    plt.close(fig)
+
+
+def test_arrows_point_from_before_to_after(rows):
+    moved = errata_moves.moves(rows)
+    fig = errata_moves.arrows(moved)
+    heads = [line for line in fig.axes[0].lines if line.get_marker() == ">"]
+    # With 1% more every set is larger by .02 to .03, so all arrows point to the right.
+    assert len(heads) == 13 * len(BUGS)
+    ends = np.concatenate([line.get_xdata() for line in heads])
+    assert (ends > 0.02).all() and (ends < 0.03).all()
+    plt.close(fig)
