@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from cfhelpers import load_dataset, paths
+from cfhelpers.datasets import NAMES
 from cfhelpers.study import counts
 
 # What the authors stored for full sets, by attribute, whichever Pokec the run names.
@@ -71,3 +72,69 @@ def test_records_that_are_not_whole_are_not_counted(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="labelled users; wanted all 8,797"):
         counts.write_pokec_counts()
     assert not list(tmp_path.iterdir())
+
+
+def test_kept_records_are_real_and_whole():
+    records = counts.real_records()
+    assert list(records.index) == list(NAMES)
+    assert "simulated" not in set(records["source"])
+    cells = counts.real_counts()
+    labelled = cells.groupby("dataset")["n"].sum()
+    for name in ("credit", "acs_income", "acs_education", "pokec_n"):
+        assert labelled[name] == records.loc[name, "labelled"]
+    per_cell = cells.groupby(["dataset", "group"])["label"].nunique()
+    assert (per_cell == records["classes"].reindex(per_cell.index, level=0)).all()
+
+
+def test_kept_counts_of_credit_are_those_of_the_package():
+    kept = counts.real_counts().query("dataset == 'credit'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(counts.count_cells(load_dataset("credit")), kept)
+
+
+def test_the_first_rows_of_pokec_z_are_counted_as_the_file_has_them(shared):
+    raw = pd.read_csv(shared / "data/pokec/region_job_first_rows.csv")
+    raw = raw[raw["I_am_working_in_field"] >= 0]
+    groups = np.where(raw["region"] == 0, "region 0, ", "region 1, ")
+    groups = groups + np.where(raw["gender"] == 0, "women", "men")
+    labels = "field " + raw["I_am_working_in_field"].astype(int).astype(str)
+    found = pd.crosstab(groups, labels.to_numpy())
+    _, cells = counts.pokec_z_first_rows()
+    kept = cells.pivot(index="group", columns="label", values="n")
+    np.testing.assert_array_equal(found.loc[kept.index], kept)
+    assert kept.shape == (4, 5)
+
+
+def test_what_is_not_at_hand_keeps_its_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    credit = load_dataset("credit")
+    counts.keep_records({"credit": credit})
+    assert list(counts.real_records().index) == ["credit", "pokec_z"]
+    by_sex = load_dataset("credit", attribute="sex")
+    counts.keep_records({})
+    assert counts.real_records().loc["credit", "groups"] == "age (2)"
+    counts.keep_records({"credit": by_sex})
+    assert counts.real_records().loc["credit", "groups"] == "sex (2)"
+    assert set(counts.real_counts().query("dataset == 'credit'")["group"]) == {
+        "men",
+        "women",
+    }
+    with pytest.raises(ValueError, match="found simulated records of acs_income"):
+        counts.keep_records({"acs_income": load_dataset("acs_income", n=500)})
+
+
+def test_the_kept_counts_of_pokec_n_are_those_of_the_records(shared, monkeypatch):
+    monkeypatch.setenv("CFHELPERS_DATA", str(shared / "data"))
+    dataset = load_dataset("pokec_n", "local", attribute=("region", "gender"))
+    kept = counts.real_counts().query("dataset == 'pokec_n'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(counts.count_cells(dataset), kept)
+    facts = counts.describe_records(dataset)
+    assert facts["edges"] == counts.real_records().loc["pokec_n", "edges"] == 517_047
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["acs_income", "acs_education"])
+def test_the_kept_counts_of_acs_are_those_of_the_records(shared, monkeypatch, name):
+    monkeypatch.setenv("CFHELPERS_DATA", str(shared / "data"))
+    kept = counts.real_counts().query("dataset == @name").reset_index(drop=True)
+    found = counts.count_cells(load_dataset(name, "local"))
+    pd.testing.assert_frame_equal(found, kept)

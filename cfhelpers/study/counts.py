@@ -1,17 +1,23 @@
 """People per group and label, kept as small files that stay when the records are gone.
 
 results/pokec_n_counts.csv has the test rows of Pokec-n, divided by two rules.
+results/tab2_records.csv and results/tab2_counts.csv say of every dataset how large its
+real records are and how many of them have each group and label.
 """
 
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from cfhelpers import fairness, paths
-from cfhelpers.datasets import Dataset, load_dataset, split
+from cfhelpers.datasets import NAMES, Dataset, load_dataset, pokec, split
+from cfhelpers.datasets.simulated import LABELLED, USERS
+from cfhelpers.study.experiments import records_words
 
 POKEC_LABELLED = 8_797
 POKEC_ATTRIBUTES = ("region", "gender", "region+gender")
@@ -163,3 +169,181 @@ def pokec_counts() -> pd.DataFrame:
     [0.0507, 0.0507, 0.0507, 0.0507, 0.0507]
     """
     return pd.read_csv(pokec_counts_path())
+
+
+def describe_records(dataset: Dataset) -> dict[str, Any]:
+    """How large the records of a dataset are.
+
+    Parameters
+    ----------
+    dataset : Dataset
+
+    Returns
+    -------
+    dict
+        dataset, rows, edges (undirected, each once), labelled, groups, classes, source,
+        records.
+
+    Examples
+    --------
+    >>> describe_records(load_dataset("credit"))["groups"]
+    'age (2)'
+    """
+    n_edges = None
+    if dataset.edge_index is not None:
+        n_edges = dataset.edge_index.shape[1] // 2
+    return {
+        "dataset": dataset.name,
+        "rows": len(dataset),
+        "edges": n_edges,
+        "labelled": int((dataset.y >= 0).sum()),
+        "groups": f"{dataset.attribute} ({len(dataset.group_names)})",
+        "classes": dataset.n_classes,
+        "source": str(dataset.source),
+        "records": records_words(dataset),
+    }
+
+
+def count_cells(dataset: Dataset) -> pd.DataFrame:
+    """Labelled rows per group and label.
+
+    Parameters
+    ----------
+    dataset : Dataset
+
+    Returns
+    -------
+    DataFrame
+        dataset, group, label, n, source, records; larger groups first.
+
+    Examples
+    --------
+    >>> count_cells(load_dataset("credit"))["n"].tolist()[:4]
+    [428, 4602, 12420, 9865]
+    """
+    table = dataset.counts()
+    table = table.rename_axis(index="group", columns="label")
+    cells = table.stack().reset_index(name="n")  # type: ignore[call-overload]
+    cells.insert(0, "dataset", dataset.name)
+    return cells.assign(source=str(dataset.source), records=records_words(dataset))
+
+
+def pokec_z_first_rows() -> tuple[dict[str, Any], pd.DataFrame]:
+    """What is known of Pokec-z: the size of its files, and counts of its first rows.
+
+    Returns
+    -------
+    record : dict
+        As `describe_records` gives it; edges are lines of the relationship file, and the
+        number of labelled users is not known.
+    cells : DataFrame
+        As `count_cells` gives them, of the first rows of region_job.csv.
+
+    Examples
+    --------
+    >>> record, cells = pokec_z_first_rows()
+    >>> record["classes"], int(cells["n"].sum())
+    (5, 502)
+    """
+    n_users, n_lines = pokec.SIZES["pokec_z"]
+    n_first = int(np.sum(USERS["pokec_z"]))
+    labelled = np.array(LABELLED["pokec_z"])
+    words = f"real, the first {n_first:,} of {n_users:,} rows of region_job.csv"
+    cells = []
+    for region, region_name in enumerate(pokec.GROUPS["region"]):
+        for gender, gender_name in enumerate(pokec.GROUPS["gender"]):
+            for label, n in enumerate(labelled[region, gender]):
+                group = f"{region_name}, {gender_name}"
+                cells.append(("pokec_z", group, f"field {label}", int(n)))
+    table = pd.DataFrame(cells, columns=["dataset", "group", "label", "n"])
+    record = {
+        "dataset": "pokec_z",
+        "rows": n_users,
+        "edges": n_lines,
+        "labelled": None,
+        "groups": "region × gender (4)",
+        "classes": labelled.shape[-1],
+        "source": "first rows",
+        "records": words,
+    }
+    return record, table.assign(source="first rows", records=words)
+
+
+def keep_records(datasets: Mapping[str, Dataset]) -> None:
+    """Keep the sizes and the counts of real records in results/.
+
+    Parameters
+    ----------
+    datasets : mapping of name to Dataset
+        Those at hand. Of the others what was kept before stays.
+    """
+    first, first_cells = pokec_z_first_rows()
+    records = [pd.DataFrame([first])]
+    cells = [first_cells]
+    for name, dataset in datasets.items():
+        if dataset.source == "simulated":
+            raise ValueError(f"datasets: found simulated records of {name}; wanted real")
+        records.append(pd.DataFrame([describe_records(dataset)]))
+        cells.append(count_cells(dataset))
+    if records_path().exists():
+        records.append(real_records().reset_index())
+        cells.append(real_counts())
+    _write_newest(records_path(), records)
+    _write_newest(counts_path(), cells)
+
+
+def _write_newest(path: Path, frames: Sequence[pd.DataFrame]) -> None:
+    """Write each dataset by the first frame that has it, in the order of NAMES."""
+    tables = []
+    for name in NAMES:
+        own = [frame[frame["dataset"] == name] for frame in frames]
+        tables += [frame for frame in own if len(frame)][:1]
+    whole = pd.concat(tables)
+    for column in {"edges", "labelled"} & set(whole):
+        whole[column] = whole[column].astype("Int64")
+    with paths.atomic_write(path) as partial:
+        whole.to_csv(partial, index=False, lineterminator="\n")
+
+
+def records_path() -> Path:
+    """Where the sizes of the real records are."""
+    return paths.RESULTS / "tab2_records.csv"
+
+
+def counts_path() -> Path:
+    """Where the counts of the real records are."""
+    return paths.RESULTS / "tab2_counts.csv"
+
+
+def real_records() -> pd.DataFrame:
+    """The sizes of the real records of every dataset, as they were last kept.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by dataset, with the columns of `describe_records`.
+
+    Examples
+    --------
+    >>> int(real_records().loc["pokec_n", "labelled"])
+    8797
+    """
+    table = pd.read_csv(records_path(), index_col="dataset")
+    return table.astype({"edges": "Int64", "labelled": "Int64"})
+
+
+def real_counts() -> pd.DataFrame:
+    """The counts of the real records of every dataset, as they were last kept.
+
+    Returns
+    -------
+    DataFrame
+        With the columns of `count_cells`.
+
+    Examples
+    --------
+    >>> counts = real_counts()
+    >>> counts.loc[counts["dataset"] == "pokec_n", "n"].sum().item()
+    8797
+    """
+    return pd.read_csv(counts_path())
