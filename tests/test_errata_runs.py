@@ -120,6 +120,31 @@ def test_the_authors_re_splits_are_the_same_for_every_c():
     assert stored["base_efficiency"].nunique() == 1
 
 
+# Changes
+
+
+def test_changes_are_counted_before_anything_is_measured(data, base):
+    found = errata_runs.changes(data, base, "daps", "self_loops", 1)
+    before = score_split(data, base.probs, base.parts, "daps", 1)
+    after, quantile = score_split_as_released(
+        data, base.probs, base.parts, "daps", 1, LOOPS
+    )
+    assert found["scores"] == len(data) * data.n_classes
+    assert found["changed"] == np.count_nonzero(before.scores != after.scores) > 0
+    assert found["quantile"] == quantile != found["quantile_before"]
+    assert found["diffusion_before"] == before.chosen["diffusion"]
+    assert found["diffusion"] == after.chosen["diffusion"]
+    in_sets = after.scores[after.test] <= quantile
+    in_sets_before = before.scores[before.test] <= found["quantile_before"]
+    assert found["labels"] == (in_sets ^ in_sets_before).sum() > 0
+
+
+def test_a_bug_that_cannot_touch_a_score_changes_nothing(data, base):
+    found = errata_runs.changes(data, base, "aps", "composed_tuning")
+    assert found["changed"] == 0 and found["quantile"] == found["quantile_before"]
+    assert np.isnan(found["diffusion"]) and found["labels"] == 0
+
+
 # A split
 
 

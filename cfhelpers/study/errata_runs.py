@@ -111,6 +111,49 @@ def rounds(score: str, errata: Errata) -> dict[int, dict[str, list[float]]]:
     return dict(sorted(found.items()))
 
 
+def changes(
+    dataset: Dataset, base: models.BaseModel, score: str, name: str, split: int = 0
+) -> dict[str, Any]:
+    """What a bug changes on one re-split, before anything is measured.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    base : BaseModel
+    score : str
+    name : str
+        As `switches` knows it.
+    split : int
+
+    Returns
+    -------
+    dict
+        scores: how many there are; changed: how many of them differ; labels: how many
+        labels enter or leave the base predictor's sets of the test rows; quantile and
+        diffusion (NaN for scores that have none), and both without the bug.
+    """
+    found = {}
+    for which in ("none", name):
+        found[which] = score_split_as_released(
+            dataset, base.probs, base.parts, score, split, switches(which)
+        )
+    before, quantile_before = found["none"]
+    after, quantile = found[name]
+    in_sets_before = before.scores[before.test] <= quantile_before
+    in_sets = after.scores[after.test] <= quantile
+    return {
+        "erratum": name,
+        "score": score,
+        "scores": before.scores.size,
+        "changed": int((before.scores != after.scores).sum()),
+        "labels": int((in_sets != in_sets_before).sum()),
+        "quantile_before": quantile_before,
+        "quantile": quantile,
+        "diffusion_before": before.chosen.get("diffusion", np.nan),
+        "diffusion": after.chosen.get("diffusion", np.nan),
+    }
+
+
 def run_split(
     dataset: Dataset,
     base: models.BaseModel,
