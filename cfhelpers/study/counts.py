@@ -277,9 +277,8 @@ def keep_records(datasets: Mapping[str, Dataset]) -> None:
     datasets : mapping of name to Dataset
         Those at hand. Of the others what was kept before stays.
     """
-    first, first_cells = pokec_z_first_rows()
-    records = [pd.DataFrame([first])]
-    cells = [first_cells]
+    records = []
+    cells = []
     for name, dataset in datasets.items():
         if dataset.source == "simulated":
             raise ValueError(f"datasets: found simulated records of {name}; wanted real")
@@ -288,6 +287,9 @@ def keep_records(datasets: Mapping[str, Dataset]) -> None:
     if records_path().exists():
         records.append(real_records().reset_index())
         cells.append(real_counts())
+    first, first_cells = pokec_z_first_rows()
+    records.append(pd.DataFrame([first]))
+    cells.append(first_cells)
     _write_newest(records_path(), records)
     _write_newest(counts_path(), cells)
 
