@@ -1,101 +1,111 @@
-"""The figures of the paper's results, from rows of `experiments` and `batch_gcp`."""
+"""The figures of the paper's results, from rows of `experiments` and `batch_gcp`.
 
+They are drawn twice as wide as a page, with letters of twice the size.
+"""
+
+import math
 from collections.abc import Collection
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from scipy.stats import betabinom
 
 from cfhelpers._checks import one_of
-from cfhelpers.control import TOLERANCE, Guarantee
+from cfhelpers.control import TOLERANCE
 from cfhelpers.plots import RULES
-from cfhelpers.study.names import Arm
-from cfhelpers.study.tables import DATASETS
-
-# As short as an axis wants them, in the order in which they are drawn.
-METRIC_NAMES = {
-    "demographic_parity": "DP",
-    "equal_opportunity": "EO",
-    "predictive_equality": "PE",
-    "equalized_odds": "EOdds",
-}
-QUANTITY_NAMES = {
-    "efficiency": "labels in a set (mean)",
-    "disparity": "gap between groups",
-}
-THRESHOLD_NAMES = {False: "single λ", True: "classwise λ"}
-COUNTS = "splits"  # a panel that has all lines of COUNT_LINES
-DOT: dict[str, Any] = {"color": "black", "marker": "o", "ls": "", "ms": 3.5}
-DIAMOND: dict[str, Any] = {
-    "color": "0.1",
-    "marker": "D",
-    "ls": "",
-    "mfc": "white",
-    "ms": 4,
-    "mew": 0.9,
-}
-DASHES: dict[str, Any] = {"color": "black", "ls": (0, (2, 1)), "lw": 1.3}
-RED: dict[str, Any] = {"color": "crimson", "ls": "-", "lw": 1.5}  # BatchGCP
-DOTTED: dict[str, Any] = {"color": "0.4", "ls": ":", "lw": 1}
-
-
-@dataclass(frozen=True)
-class CountLine:
-    """A line of numbers of splits: its name, whose rows, and the column to count."""
-
-    name: str
-    guarantee: Guarantee
-    column: str
-
-    @property
-    def color_map(self) -> str:
-        if self.column == "infinite":
-            return "Greys"
-        return "Reds"
-
-
-COUNT_LINES: tuple[CountLine, ...] = (
-    CountLine("beyond c: base", Guarantee.NONE, "base_beyond"),
-    CountLine("the paper's rule", Guarantee.NONE, "beyond"),
-    CountLine("with a guarantee", Guarantee.FIXED_SEQUENCE, "beyond"),
-    CountLine("λ = ∞: the paper's rule", Guarantee.NONE, "infinite"),
-    CountLine("with a guarantee", Guarantee.FIXED_SEQUENCE, "infinite"),
+from cfhelpers.study.bars import (
+    AUTHORS,
+    AUTHORS_BASE,
+    DASHES,
+    DIAMOND,
+    DOT,
+    DOTTED,
+    LARGE,
+    N_LINES,
+    RED,
+    SMALL,
+    authors_means,
+    draw_authors,
+    draw_bars,
+    draw_counts,
+    draw_deviations,
+    fit_gaps,
+    fit_sizes,
+    mark_simulated,
 )
+from cfhelpers.study.figure_texts import (
+    METRIC_NAMES,
+    THRESHOLD_NAMES,
+    dataset_title,
+    deviation_words,
+    records_and_model,
+    smallest_cells_line,
+    subject,
+    widest_lines,
+    wrapped,
+)
+from cfhelpers.study.names import Arm
+
+QUANTITY_NAMES = {"efficiency": "labels in a set", "disparity": "gap between groups"}
+COUNTED = {"efficiency": "infinite", "disparity": "beyond"}  # below each quantity
+# Inches.
+WIDTH = 13.0
+LEFT = 1.3  # of each panel: room for the names of its lines of numbers
+BARS = 1.75
+LINE = 0.24
+NAMES = 0.36  # of clusters, below the numbers
+GAP = 0.22
+TITLE = 0.34
+# Letters in a line of text.
+FULL_LINE = 112
+HALF_LINE = 62
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Some rows, and what to draw of them.
-
-    `content` is a quantity, for bars; or for numbers of splits COUNTS, "beyond" or
-    "infinite".
-    """
+    """Some rows, the quantity to draw of them, and a title."""
 
     rows: pd.DataFrame
-    content: str
-    score: str = ""
+    quantity: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Panels side by side, and lines of text below them: in halves, then full."""
+
+    panels: list[Panel]
+    halves: list[tuple[list[str], list[str]]] = field(default_factory=list)
+    full: list[str] = field(default_factory=list)
 
     @property
-    def has_bars(self) -> bool:
-        return self.content in QUANTITY_NAMES
+    def n_lines(self) -> int:
+        """Lines of text."""
+        n_halves = sum(max(len(left), len(right)) for left, right in self.halves)
+        return n_halves + len(self.full)
+
+    @property
+    def height(self) -> float:
+        """Height in inches."""
+        return TITLE + BARS + (N_LINES + self.n_lines) * LINE + NAMES + GAP
 
 
 def fairness_bars(
     rows: pd.DataFrame, classwise: bool, title: str = "", granular: bool = False
 ) -> Figure:
-    """Set sizes above, gaps below them, then numbers of splits.
+    """Set sizes at the left, gaps at the right, numbers of splits below them.
 
-    There is a column per score, in it a cluster per metric and in that a bar per c.
+    There is a line of panels per score, in each panel a cluster per metric, and in that a
+    bar per c. Lines of text name the cells between which the gap is.
 
     Parameters
     ----------
@@ -106,7 +116,7 @@ def fairness_bars(
     title : str
         How the title begins; data, model and splits follow.
     granular : bool
-        Go score by score, with a bar of the base predictor beside every other.
+        Have a bar of the base predictor beside every other.
 
     Returns
     -------
@@ -115,25 +125,19 @@ def fairness_bars(
     Examples
     --------
     >>> fig = fairness_bars(_example_rows(), classwise=True, title="Fig 1")
-    >>> fig.get_suptitle()
-    'Fig 1 · Credit by age (real) · xgboost · classwise λ · 2 splits'
+    >>> print(fig.get_suptitle())
+    Fig 1 · Credit by age · classwise λ
+    real · XGBoost
     >>> plt.close(fig)
     """
-    by_score = _rows_by_score(rows, classwise)
-    lines = []
-    if granular:
-        for score, part in by_score:
-            lines.append([Panel(part, quantity, score) for quantity in QUANTITY_NAMES])
-            counts = ("infinite", "beyond")
-            lines.append([Panel(part, content, score) for content in counts])
-    else:
-        for content in (*QUANTITY_NAMES, COUNTS):
-            lines.append([Panel(part, content, score) for score, part in by_score])
-    return _draw_panels(lines, title, granular)
+    blocks = []
+    for score, part in _rows_by_score(rows, classwise):
+        blocks.append(_sizes_and_gaps(part, score))
+    return _draw_blocks(blocks, title, granular)
 
 
 def single_and_classwise(rows: pd.DataFrame, quantity: str, title: str = "") -> Figure:
-    """One quantity with a single λ for all labels above, and with one for each below.
+    """One quantity with a single λ for all labels at the left, with one for each right.
 
     Parameters
     ----------
@@ -155,12 +159,19 @@ def single_and_classwise(rows: pd.DataFrame, quantity: str, title: str = "") -> 
     >>> plt.close(fig)
     """
     one_of(quantity, "quantity", tuple(QUANTITY_NAMES))
-    lines = []
-    for classwise in THRESHOLD_NAMES:
-        by_score = _rows_by_score(rows, classwise)
-        for content in (quantity, COUNTS):
-            lines.append([Panel(part, content, score) for score, part in by_score])
-    return _draw_panels(lines, title)
+    blocks = []
+    kinds = [_rows_by_score(rows, classwise) for classwise in THRESHOLD_NAMES]
+    for (score, single), (_, by_label) in zip(*kinds, strict=True):
+        panels = []
+        for part, kind in zip((single, by_label), THRESHOLD_NAMES.values(), strict=True):
+            name = f"{score.upper()}, {kind}: {QUANTITY_NAMES[quantity]}"
+            panels.append(Panel(part, quantity, name))
+        halves = []
+        if quantity == "disparity":
+            halves = [_base_in_halves(single), (_cf_lines(single), _cf_lines(by_label))]
+        full = _smallest_lines(pd.concat([single, by_label]))
+        blocks.append(Block(panels, halves, full))
+    return _draw_blocks(blocks, title)
 
 
 def proxy_bars(rows: pd.DataFrame, classwise: bool, title: str = "") -> Figure:
@@ -180,12 +191,53 @@ def proxy_bars(rows: pd.DataFrame, classwise: bool, title: str = "") -> Figure:
     >>> rows = _example_rows().assign(metric="predictive_parity_proxy")
     >>> fig = proxy_bars(rows, classwise=True)
     >>> len(fig.axes)
-    3
+    4
     >>> plt.close(fig)
     """
     rows = _rows_of(rows, ["predictive_parity_proxy"], classwise)
-    lines = [[Panel(rows, content)] for content in (*QUANTITY_NAMES, COUNTS)]
-    return _draw_panels(lines, title)
+    sizes, gaps = (Panel(rows, *quantity) for quantity in QUANTITY_NAMES.items())
+    halves = (_base_lines(rows), _cf_lines(rows))
+    blocks = [Block([sizes]), Block([gaps], [halves], _smallest_lines(rows))]
+    return _draw_blocks(blocks, title)
+
+
+def _sizes_and_gaps(rows: pd.DataFrame, score: str) -> Block:
+    """The block of one score."""
+    panels = []
+    for quantity, name in QUANTITY_NAMES.items():
+        panels.append(Panel(rows, quantity, f"{score.upper()}: {name}"))
+    halves = (_base_lines(rows), _cf_lines(rows))
+    return Block(panels, [halves], _smallest_lines(rows))
+
+
+def _base_lines(rows: pd.DataFrame) -> list[str]:
+    """Between which cells the base predictor's gap is."""
+    return _headed("Widest gap, base predictor", widest_lines(rows, "base_widest"))
+
+
+def _base_in_halves(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """The same in two columns."""
+    lines = _base_lines(rows)
+    n_left = (len(lines) + 1) // 2
+    return lines[:n_left], lines[n_left:]
+
+
+def _cf_lines(rows: pd.DataFrame) -> list[str]:
+    """Between which cells the gap is by the paper's rule."""
+    head = f"Widest gap, paper's rule, c = {rows['c'].min():.2f}"
+    return _headed(head, widest_lines(rows, "widest"))
+
+
+def _headed(head: str, lines: list[str]) -> list[str]:
+    """Lines below their headline, none if there are none."""
+    if not lines:
+        return []
+    return [f"{head} (points; splits):", *wrapped(lines, HALF_LINE)]
+
+
+def _smallest_lines(rows: pd.DataFrame) -> list[str]:
+    """Why λ is infinite: the smallest calibration cells."""
+    return wrapped([smallest_cells_line(rows)], FULL_LINE)
 
 
 def _example_rows() -> pd.DataFrame:
@@ -197,6 +249,7 @@ def _example_rows() -> pd.DataFrame:
     return settings.to_frame(index=False).assign(
         dataset="credit",
         attribute="age",
+        data="the paper's",
         records="real",
         model="xgboost",
         score="aps",
@@ -208,7 +261,7 @@ def _example_rows() -> pd.DataFrame:
         base_disparity=0.3,
         base_beyond=True,
         feasible=True,
-        threshold=pd.Series([[0.9, 0.9]] * len(settings)),
+        threshold=pd.Series([[0.9, 0.9, 0.9, 0.9]] * len(settings)),
     )
 
 
@@ -231,269 +284,168 @@ def _rows_by_score(rows: pd.DataFrame, classwise: bool) -> list[tuple[str, pd.Da
     return [(str(score), part) for score, part in by_score]
 
 
-def _draw_panels(lines: list[list[Panel]], title: str, granular: bool = False) -> Figure:
-    """A grid of panels; the title says whose rows they are."""
-    heights = [_panel_height(line[0], granular) for line in lines]
-    if len(lines[0]) > 1:
-        width = 13.75
-        n_legend_lines = 2
-    else:
-        width = 9.0
-        n_legend_lines = 3
-    fig, axes = plt.subplots(
-        len(lines),
-        len(lines[0]),
-        figsize=(width, sum(heights) + 1.7),
-        height_ratios=heights,
-        sharex=True,
-        squeeze=False,
-    )
-    panels = list(chain.from_iterable(lines))
-    first_with: dict[str, Axes] = {}
-    for ax, panel in zip(axes.flat, panels, strict=True):
-        if panel.content in first_with:
-            ax.sharey(first_with[panel.content])
-        else:
-            first_with[panel.content] = ax
-        if panel.has_bars:
-            _draw_bars(ax, panel.rows, panel.content, granular)
-        else:
-            _draw_counts(ax, panel.rows, panel.content)
-    for line, line_of_axes in zip(lines, axes, strict=True):
-        for panel, ax in zip(line, line_of_axes, strict=True):
-            _title_panel(ax, panel, granular, is_top=ax in axes[0])
-            at_left = ax is line_of_axes[0]
-            if at_left and panel.has_bars and not granular:
-                ax.set_ylabel(_axis_label(panel, has_both_kinds=len(lines) == 4))
-            ax.tick_params(labelleft=granular or at_left, labelbottom=not panel.has_bars)
-    if "disparity" in first_with:
-        _begin_at_zero(first_with["disparity"])
-    rows = pd.concat([panel.rows for panel in panels])
-    subject = _subject(rows)
-    fig.suptitle(f"{title} · {subject}" if title else subject, fontsize=12)
-    marks = _legend_marks(sorted(set(rows["c"])), granular)
-    n_columns = -(-len(marks) // n_legend_lines)
-    _add_legend(fig, marks, n_columns)
+def _draw_blocks(blocks: list[Block], title: str, granular: bool = False) -> Figure:
+    """Blocks from top to bottom, below a title and above the legend."""
+    rows = pd.concat([panel.rows for block in blocks for panel in block.panels])
+    quantities = {panel.quantity for block in blocks for panel in block.panels}
+    marks = _legend_marks(rows, quantities, granular)
+    title_lines = _title_lines(rows, title)
+    head = 0.3 * len(title_lines) + 0.15
+    foot = 0.28 * math.ceil((len(marks) + 1) / 3) + 0.4
+    height = head + sum(block.height for block in blocks) + foot
+    by_hand = PlaceHolderLayoutEngine(adjust_compatible=True, colorbar_gridspec=True)
+    fig = plt.figure(figsize=(WIDTH, height), layout=by_hand)
+    fig.suptitle("\n".join(title_lines), fontsize=LARGE, y=1 - 0.1 / height, va="top")
+    top = head
+    axes: dict[str, list[Axes]] = {quantity: [] for quantity in QUANTITY_NAMES}
+    for block in blocks:
+        share = (WIDTH - 0.15) / len(block.panels)
+        for place, panel in enumerate(block.panels):
+            left = place * share + LEFT
+            ax = _draw_panel(fig, panel, left, top, share - LEFT, granular)
+            axes[panel.quantity].append(ax)
+        _write_lines(fig, block, top + block.height - GAP - block.n_lines * LINE)
+        top += block.height
+    if axes["efficiency"]:
+        n_labels = len(rows["threshold"].iloc[0])
+        if fit_sizes(axes["efficiency"], n_labels, granular):
+            marks[f"all {n_labels} labels"] = Line2D([], [], **DOTTED)
+        _tell_where_axes_begin(axes["efficiency"])
+    if axes["disparity"]:
+        fit_gaps(axes["disparity"])
+    _add_legend(fig, marks, n_columns=3, rows=rows)
     return fig
 
 
-def _panel_height(panel: Panel, granular: bool) -> float:
-    """Height in inches."""
-    if panel.has_bars:
-        return 2.4
-    if granular:
-        return 0.65
-    return 1.0
+def _title_lines(rows: pd.DataFrame, title: str) -> list[str]:
+    """What is drawn, then records and model."""
+    first = subject(rows)
+    if title:
+        first = f"{title} · {first}"
+    second = records_and_model(rows)
+    lines = [first, second]
+    if len(second) > FULL_LINE - 12:
+        lines = [first, *second.split(" · ")]
+    return wrapped(lines, FULL_LINE - 12)
 
 
-def _title_panel(ax: Axes, panel: Panel, granular: bool, is_top: bool) -> None:
-    """The score above its column; score by score, above every panel with bars."""
-    if granular and panel.has_bars:
-        ax.set_title(f"{panel.score.upper()}: {QUANTITY_NAMES[panel.content]}")
-    elif is_top:
-        ax.set_title(panel.score.upper())
+def _add_axes(fig: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches, from the left and from the top."""
+    page_width, page_height = fig.get_size_inches()
+    bottom = page_height - top - height
+    return fig.add_axes(
+        (
+            left / page_width,
+            bottom / page_height,
+            width / page_width,
+            height / page_height,
+        )
+    )
 
 
-def _axis_label(panel: Panel, has_both_kinds: bool) -> str:
-    """The quantity, and the kind of λ where a figure has both."""
-    quantity = QUANTITY_NAMES[panel.content]
-    if not has_both_kinds:
-        return quantity
-    return f"{THRESHOLD_NAMES[panel.rows['classwise'].iloc[0]]}\n{quantity}"
+def _draw_panel(
+    fig: Figure, panel: Panel, left: float, top: float, width: float, granular: bool
+) -> Axes:
+    """Bars below a title, and below them numbers of splits; the axes of the bars."""
+    ax = _add_axes(fig, left, top + TITLE, width, BARS)
+    draw_bars(ax, panel.rows, panel.quantity, granular)
+    mark_simulated(ax, panel.rows)
+    ax.set_title(panel.title, fontsize=LARGE, pad=4)
+    ax.tick_params(labelbottom=False, labelsize=SMALL, pad=2)
+    strip_top = top + TITLE + BARS + 0.06
+    strip = _add_axes(fig, left, strip_top, width, N_LINES * LINE)
+    draw_counts(strip, panel.rows, COUNTED[panel.quantity])
+    return ax
 
 
-def _begin_at_zero(ax: Axes) -> None:
-    """Gaps end at 0, though bars of deviation may reach below it."""
-    ax.set_ylim(bottom=-0.04 * ax.get_ylim()[1])
+def _write_lines(fig: Figure, block: Block, top: float) -> None:
+    """The lines of text of a block, in halves of the page and then in full."""
+    page_width, page_height = fig.get_size_inches()
+
+    def write(lines: list[str], left: float, above: float) -> None:
+        fig.text(
+            left / page_width,
+            1 - above / page_height,
+            "\n".join(lines),
+            fontsize=SMALL,
+            va="top",
+            linespacing=1.2,
+            color="0.2",
+        )
+
+    for left_lines, right_lines in block.halves:
+        write(left_lines, 0.15, top)
+        write(right_lines, WIDTH / 2 + 0.15, top)
+        top += max(len(left_lines), len(right_lines)) * LINE
+    write(block.full, 0.15, top)
 
 
-def _add_legend(fig: Figure, marks: dict[str, Any], n_columns: int) -> None:
-    """The legend, below the panels."""
+def _tell_where_axes_begin(axes: list[Axes]) -> None:
+    """Say it in the titles of the panels: bars of sizes do not begin at 0."""
+    for ax in axes:
+        low, _ = ax.get_ylim()
+        ax.set_title(f"{ax.get_title()} (axis from {low:.1f})", fontsize=LARGE, pad=4)
+
+
+def _add_legend(
+    fig: Figure,
+    marks: dict[str, Any],
+    n_columns: int,
+    rows: pd.DataFrame,
+    deviations: str = "error bars and bands",
+) -> None:
+    """The legend, below the panels; its title says what deviations are over."""
+    is_by_hand = isinstance(fig.get_layout_engine(), PlaceHolderLayoutEngine)
+    loc: Any = "lower center" if is_by_hand else "outside lower center"
     fig.legend(
         list(marks.values()),
         list(marks),
-        loc="outside lower center",
+        loc=loc,
         ncols=n_columns,
-        fontsize=9,
+        fontsize=SMALL,
+        title=f"Means; {deviations}: {deviation_words(rows)}",
+        title_fontsize=SMALL,
+        columnspacing=1.2,
+        labelspacing=0.3,
+        borderaxespad=0.2,
     )
 
 
-def _subject(rows: pd.DataFrame) -> str:
-    """What every title tells: dataset, attribute, source, model, kind of λ, splits."""
-    row = rows.iloc[0]
-    name = DATASETS.get(row["dataset"], row["dataset"])
-    kinds = [THRESHOLD_NAMES[kind] for kind in sorted(set(rows["classwise"]))]
-    facts = [
-        f"{name} by {row['attribute']} ({row['records']})",
-        row["model"],
-        " and ".join(kinds),
-        f"{rows['split'].nunique()} splits",
-    ]
-    return " · ".join(facts)
-
-
-def _cluster_column(rows: pd.DataFrame) -> str:
-    """What clusters of bars are by: the metric, or the score if there is one metric."""
-    if rows["metric"].nunique() > 1:
-        return "metric"
-    return "score"
-
-
-def _bar_places(rows: pd.DataFrame) -> pd.Series:
-    """Where the bars stand, by cluster and c."""
-    found = set(rows[_cluster_column(rows)])
-    clusters = [name for name in METRIC_NAMES if name in found] or sorted(found)
-    closeness = sorted(set(rows["c"]))
-    index = pd.MultiIndex.from_product([clusters, closeness])
-    places = np.arange(len(index))
-    return pd.Series(places + 0.9 * (places // len(closeness)), index)
-
-
-def _draw_bars(ax: Axes, rows: pd.DataFrame, quantity: str, granular: bool) -> None:
-    """Means and deviations over the splits.
-
-    Bars by the paper's rule, diamonds with a guarantee, and the base predictor.
-    """
-    x = _bar_places(rows)
-    base = f"base_{quantity}"
-    keys = ["guarantee", _cluster_column(rows), "c"]
-    columns = [quantity, base, "feasible"]
-    table = rows.groupby(keys)[columns].agg(["mean", "std"]).fillna(0)
-    by_rule = table.loc[Guarantee.NONE].reindex(x.index)
-    promised = table.loc[Guarantee.FIXED_SEQUENCE].reindex(x.index)
-    if granular:
-        middle = x + 0.24
-        width = 0.45
-        shift = 0.12
-    else:
-        middle = x
-        width = 0.9
-        shift = 0.2
-    closeness = x.index.get_level_values(1)
-    shares_feasible = by_rule["feasible", "mean"]
-    colors = _bar_colors(closeness, shares_feasible)
-    ax.bar(middle, by_rule[quantity, "mean"], width, color=colors)
-    _draw_base(ax, x, by_rule[base, "mean"], by_rule[base, "std"], granular)
-    ax.errorbar(
-        middle - shift,
-        by_rule[quantity, "mean"],
-        by_rule[quantity, "std"],
-        fmt="none",
-        ecolor="0.2",
-        elinewidth=1,
-    )
-    ax.errorbar(
-        middle + shift,
-        promised[quantity, "mean"],
-        promised[quantity, "std"],
-        **DIAMOND,
-        elinewidth=0.9,
-    )
-    if quantity == "disparity":
-        ax.plot(middle, closeness, **DOT)
-    else:
-        n_classes = len(rows["threshold"].iloc[0])
-        ax.axhline(n_classes, **DOTTED)
-    ax.grid(visible=False, axis="x")
-
-
-def _bar_colors(
-    closeness: pd.Index, shares_feasible: pd.Series
-) -> list[tuple[str, float]]:
-    """A colour per c, the paler the more splits have no finite λ."""
-    places, _ = closeness.factorize(sort=True)
-    colors = []
-    for place, share in zip(places, shares_feasible, strict=True):
-        colors.append((f"C{place}", 0.35 + 0.65 * share))
-    return colors
-
-
-def _draw_base(
-    ax: Axes, x: pd.Series, mean: pd.Series, sd: pd.Series, granular: bool
-) -> None:
-    """The base predictor: bars of its own, or a dashed line and a band on each bar."""
-    if granular:
-        error_look = {"ecolor": "0.35", "elinewidth": 1}
-        ax.bar(x - 0.24, mean, 0.45, color="0.75", lw=0, yerr=sd, error_kw=error_look)
-    else:
-        ax.bar(x, 2 * sd, 1, mean - sd, color="0.5", alpha=0.3, lw=0)
-        ax.hlines(mean, x - 0.5, x + 0.5, **DASHES)
-
-
-def _draw_counts(ax: Axes, rows: pd.DataFrame, content: str) -> None:
-    """In how many splits the gap is beyond c, and in how many no finite λ was left.
-
-    Larger numbers stand on darker ground.
-    """
-    x = _bar_places(rows)
-    keys = ["guarantee", _cluster_column(rows), "c"]
-    grouped = rows.assign(infinite=~rows["feasible"]).groupby(keys)
-    lines = COUNT_LINES
-    if content != COUNTS:
-        lines = tuple(line for line in COUNT_LINES if content in line.column)
-    for y, line in enumerate(lines):
-        table = grouped[line.column].agg(["sum", "mean"])
-        found = table.loc[line.guarantee].reindex(x.index)
-        ground = mpl.colormaps[line.color_map](0.75 * found["mean"])
-        ax.bar(x, 0.92, 0.92, y + 0.04, color=ground, lw=0)
-        for place, number, share in zip(x, found["sum"], found["mean"], strict=True):
-            _write_count(ax, place, y + 0.53, number, share)
-    ax.set_ylim(max(len(lines), 3), 0)
-    middles = [y + 0.5 for y in range(len(lines))]
-    ax.set_yticks(middles, [line.name for line in lines], fontsize=8)
-    middle = x.groupby(level=0, sort=False).mean()
-    names = [METRIC_NAMES.get(name, name.upper()) for name in middle.index]
-    ax.set_xticks(middle, names, fontsize=9)
-    ax.grid(visible=False)
-    sns.despine(ax=ax, left=True, bottom=True)
-
-
-def _write_count(ax: Axes, x: float, y: float, number: float, share: float) -> None:
-    """A number of splits, readable on its ground; pale where it is 0."""
-    if share > 0.6:
-        color = "white"
-    elif number:
-        color = "0.15"
-    else:
-        color = "0.75"
-    ax.text(
-        x,
-        y,
-        f"{number:.0f}",
-        fontsize=6.5 if number < 10 else 6,
-        color=color,
-        ha="center",
-        va="center",
-        in_layout=False,
-    )
-
-
-def _legend_marks(closeness: list[float], granular: bool) -> dict[str, Any]:
-    """What each mark says."""
+def _legend_marks(
+    rows: pd.DataFrame, quantities: set[str], granular: bool
+) -> dict[str, Any]:
+    """What each mark says, of those that panels of these quantities have."""
     marks: dict[str, Any] = {}
-    for place, c in enumerate(closeness):
-        marks[f"c = {c:.2f}"] = Patch(color=f"C{place}")
-    if granular:
-        marks["base predictor, ± sd"] = Patch(color="0.75")
+    for place, c in enumerate(sorted(set(rows["c"].round(6)))):
+        marks[f"c = {c:.2f}, by the paper's rule"] = Patch(color=f"C{place}")
+    marks["base predictor"] = Patch(color="0.75") if granular else _band_mark(DASHES)
+    marks["with a guarantee"] = Line2D([], [], **DIAMOND | {"ls": "-"})
+    if "disparity" in quantities:
+        marks["c, the gap asked for"] = Line2D([], [], **DOT)
+    if not authors_means(rows).empty:
+        marks |= _authors_marks(rows)
+    names = [name for name in ("training_split", "split") if name in rows]
+    n_splits = len(rows[names].drop_duplicates())
+    if "disparity" in quantities:
+        red = mpl.colormaps["Reds"](0.6)
+        marks[f"splits of {n_splits} with a gap beyond c"] = Patch(color=red)
+    if "efficiency" in quantities:
+        grey = mpl.colormaps["Greys"](0.6)
+        marks[f"splits of {n_splits} without a finite λ: pale bars"] = Patch(color=grey)
     else:
-        band = Patch(color="0.5", alpha=0.3)
-        marks["base predictor, ± sd"] = (band, Line2D([], [], **DASHES))
-    marks |= _rule_marks()
-    reds = mpl.colormaps["Reds"]
-    greys = mpl.colormaps["Greys"]
-    marks["number of splits with a gap beyond c"] = Patch(color=reds(0.6))
-    marks["… in which no finite λ does (pale bars)"] = Patch(color=greys(0.6))
-    marks["all labels"] = Line2D([], [], **DOTTED)
+        pale = Patch(color=("C0", 0.35))
+        marks["pale: no finite λ in some splits"] = pale
     return marks
 
 
-def _rule_marks() -> dict[str, Any]:
-    """The marks of c and of both rules."""
-    bar = Patch(color="0.7")
+def _authors_marks(rows: pd.DataFrame) -> dict[str, Any]:
+    """The marks of the authors' means; of RAPS they stored none."""
+    name = "the authors' run"
+    if "raps" in set(rows["score"]):
+        name += " (RAPS: none stored)"
     return {
-        "c, the gap asked for": Line2D([], [], **DOT),
-        "the paper's rule, ± sd over splits": (bar, Line2D([], [], color="0.2")),
-        "with a guarantee, ± sd": Line2D([], [], **DIAMOND | {"ls": "-"}),
+        name: Line2D([], [], **AUTHORS),
+        "the authors' base predictor": Line2D([], [], **AUTHORS_BASE),
     }
 
 
@@ -517,29 +469,46 @@ def batch_gcp_bars(rows: pd.DataFrame, title: str = "") -> Figure:
     rows = rows[rows["metric"] == "demographic_parity"].assign(classwise=True)
     on_fixed = rows[rows["scored_on"] == "fixed label"]
     on_true = rows[rows["scored_on"] == "true label"]
-    fig, (sizes, fixed_gaps, true_gaps) = plt.subplots(1, 3, figsize=(11.5, 4.6))
-    true_gaps.sharey(fixed_gaps)
+    fig, (sizes, fixed_gaps, true_gaps) = plt.subplots(1, 3, figsize=(WIDTH, 6.6))
     _draw_arms(sizes, on_fixed, "efficiency")
     _draw_arms(fixed_gaps, on_fixed, "disparity")
     _draw_arms(true_gaps, on_true, "disparity")
-    for ax in (fixed_gaps, true_gaps):
-        closeness = _asked_closeness(rows)
-        ax.plot(range(len(closeness)), closeness, **DOT)
+    by_rule = on_fixed[on_fixed["arm"] == Arm.CF]
+    closeness = _asked_closeness(rows)
+    x = pd.Series(range(len(closeness)), pd.MultiIndex.from_product([["aps"], closeness]))
+    draw_authors(sizes, by_rule, "efficiency", x)
+    draw_authors(fixed_gaps, by_rule, "disparity", x)
+    fixed_gaps.plot(range(len(closeness)), closeness, **DOT, zorder=5)
     _tell_splits_beyond(fixed_gaps, on_fixed)
-    gap_name = QUANTITY_NAMES["disparity"]
-    sizes.set_title(QUANTITY_NAMES["efficiency"], fontsize=11)
-    fixed_gaps.set_title(f"{gap_name}, fixed label", fontsize=11)
-    true_gaps.set_title(f"{gap_name}, true label", fontsize=11)
-    _begin_at_zero(fixed_gaps)
-    fig.suptitle(f"{title}\n{_subject(rows)}".strip(), fontsize=12)
-    marks = {"base APS, ± sd": _band_mark(DASHES), "BatchGCP, ± sd": _band_mark(RED)}
-    _add_legend(fig, marks | _rule_marks(), n_columns=5)
+    _name_gcp_panels(sizes, fixed_gaps, true_gaps)
+    fit_sizes([sizes], math.inf, granular=False)
+    _tell_where_axes_begin([sizes])
+    fit_gaps([fixed_gaps, true_gaps])
+    fig.suptitle("\n".join(_title_lines(rows, title)), fontsize=LARGE)
+    marks: dict[str, Any] = {"base APS": _band_mark(DASHES)}
+    marks["BatchGCP"] = _band_mark(RED)
+    marks["the paper's rule"] = Patch(color="0.7")
+    marks["with a guarantee"] = Line2D([], [], **DIAMOND | {"ls": "-"})
+    marks["c, the gap asked for"] = Line2D([], [], **DOT)
+    if not authors_means(by_rule).empty:
+        marks |= _authors_marks(rows)
+    _add_legend(fig, marks, n_columns=4, rows=rows)
     return fig
+
+
+def _name_gcp_panels(sizes: Axes, fixed_gaps: Axes, true_gaps: Axes) -> None:
+    """The titles of the three panels, and what is below them."""
+    gap_name = QUANTITY_NAMES["disparity"]
+    sizes.set_title(QUANTITY_NAMES["efficiency"])
+    fixed_gaps.set_title(f"{gap_name}, fixed label", fontsize=LARGE)
+    true_gaps.set_title(f"{gap_name}, true label", fontsize=LARGE)
+    sizes.set_xlabel("c", fontsize=SMALL)
+    true_gaps.set_xlabel("c, asked of the fixed label", fontsize=SMALL)
 
 
 def _asked_closeness(rows: pd.DataFrame) -> list[float]:
     """The values of c that conformal fairness was asked for, ascending."""
-    return sorted(set(rows.loc[rows["arm"] == Arm.CF, "c"]))
+    return sorted(set(rows.loc[rows["arm"] == Arm.CF, "c"].round(6)))
 
 
 def _draw_arms(ax: Axes, rows: pd.DataFrame, quantity: str) -> None:
@@ -550,22 +519,24 @@ def _draw_arms(ax: Axes, rows: pd.DataFrame, quantity: str) -> None:
     promised = table.loc[Arm.CF_GUARANTEE]
     closeness = by_rule.index
     x = np.arange(len(closeness))
-    ax.bar(x, by_rule["mean"], 0.85, color=[f"C{place}" for place in x])
+    floor = 0.0
+    if quantity == "efficiency":
+        floor = rows.loc[rows["arm"] == Arm.BASE, quantity].mean()
+    colors = [f"C{place}" for place in x]
+    ax.bar(x, by_rule["mean"] - floor, 0.85, floor, color=colors)
     for arm, look in ((Arm.BATCH_GCP, RED), (Arm.BASE, DASHES)):
         mean, sd = table.loc[arm].iloc[0]
         color = look["color"]
         ax.axhspan(mean - sd, mean + sd, color=color, alpha=0.15, lw=0, zorder=0.5)
         ax.axhline(mean, **look)
+    draw_deviations(ax, x - 0.2, by_rule["mean"], by_rule["std"])
+    at = x + 0.2
     ax.errorbar(
-        x - 0.15,
-        by_rule["mean"],
-        by_rule["std"],
-        fmt="none",
-        ecolor="0.2",
-        elinewidth=1,
+        at, promised["mean"], promised["std"], **DIAMOND, elinewidth=1.2, zorder=4
     )
-    ax.errorbar(x + 0.15, promised["mean"], promised["std"], **DIAMOND, elinewidth=0.9)
-    ax.set_xticks(x, [f"c = {c:.2f}" for c in closeness], fontsize=9)
+    mark_simulated(ax, rows)
+    ax.set_xticks(x, [f"{c:.2f}" for c in closeness])
+    ax.tick_params(labelsize=SMALL, pad=2)
     ax.grid(visible=False, axis="x")
 
 
@@ -573,16 +544,15 @@ def _tell_splits_beyond(ax: Axes, rows: pd.DataFrame) -> None:
     """Write below each c in how many splits the gap is beyond it, by both rules."""
     n_splits = rows["split"].nunique()
     is_beyond = rows["disparity"] > rows["c"] + TOLERANCE
-    counts = is_beyond.groupby([rows["arm"], rows["c"]]).sum()
+    counts = is_beyond.groupby([rows["arm"], rows["c"].round(6)]).sum()
     names = []
     for c in _asked_closeness(rows):
         ruled = counts[Arm.CF, c]
         promised = counts[Arm.CF_GUARANTEE, c]
-        names.append(f"c = {c:.2f}\n{ruled} of {n_splits}\n{promised} of {n_splits}")
-    ax.set_xlabel(
-        "splits beyond c: by the paper's rule,\nand below it with a guarantee", fontsize=9
-    )
-    ax.set_xticks(range(len(names)), names, fontsize=9)
+        names.append(f"{c:.2f}\n{ruled} of {n_splits}\n{promised} of {n_splits}")
+    words = "c; splits beyond it by the paper's rule;\nand with a guarantee"
+    ax.set_xlabel(words, fontsize=SMALL)
+    ax.set_xticks(range(len(names)), names, fontsize=SMALL)
 
 
 def _band_mark(look: dict[str, Any]) -> tuple[Patch, Line2D]:
@@ -607,21 +577,24 @@ def group_coverage_dots(rows: pd.DataFrame, alpha: float = 0.1) -> Figure:
         threshold is the group's own conformal quantile of as many calibration points as
         there are test points.
     """
-    by_dataset = rows[rows["metric"] == "group_coverage"].groupby("dataset", sort=False)
+    rows = rows[rows["metric"] == "group_coverage"]
+    by_dataset = rows.groupby("dataset", sort=False)
     n_panels = by_dataset.ngroups
     fig, axes = plt.subplots(
-        1, n_panels, figsize=(5.75 * n_panels, 4.8), sharey=True, squeeze=False
+        1, n_panels, figsize=(WIDTH / 2 * n_panels, 7.0), sharey=True, squeeze=False
     )
     for ax, (dataset, part) in zip(axes[0], by_dataset, strict=True):
         _draw_group_dots(ax, part, alpha)
-        name = DATASETS.get(str(dataset), str(dataset))
-        n_splits = part["split"].nunique()
-        records = part["records"].iloc[0]
-        ax.set_title(f"{name} · {n_splits} splits\n{records}", fontsize=11)
+        mark_simulated(ax, part)
+        words = wrapped([records_and_model(part)], HALF_LINE - 6)
+        name = dataset_title(str(dataset))
+        ax.set_title("\n".join([name, *words]), fontsize=SMALL)
         ax.grid(visible=False, axis="x")
-    axes[0, 0].set_ylabel("coverage of the true label")
+    axes[0, 0].set_ylabel("coverage of the true label", fontsize=SMALL)
     handles, names = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, names, loc="outside lower center", ncols=2)
+    marks = dict(zip(names, handles, strict=True))
+    marks["nine splits of ten, by the group's own quantile"] = Patch(color="0.88")
+    _add_legend(fig, marks, n_columns=3, rows=rows, deviations="error bars")
     return fig
 
 
@@ -639,9 +612,10 @@ def _draw_group_dots(ax: Axes, rows: pd.DataFrame, alpha: float) -> None:
         Arm.BASE: {"fmt": "ko", "label": "base APS"},
         Arm.BATCH_GCP: {"fmt": "s", "label": "BatchGCP", "color": RED["color"]},
     }
-    for shift, (arm, look) in zip((-0.12, 0.12), looks.items(), strict=True):
+    for shift, (arm, look) in zip((-0.16, 0.16), looks.items(), strict=True):
         by_group = rows[rows["arm"] == arm].groupby("group")["coverage"]
         table = by_group.agg(["mean", "std"]).fillna(0).loc[n.index]
-        ax.errorbar(x + shift, table["mean"], table["std"], ms=5, elinewidth=1.2, **look)
+        ax.errorbar(x + shift, table["mean"], table["std"], ms=7, elinewidth=1.8, **look)
     names = [f"{group} ({size:,.0f})" for group, size in n.items()]
-    ax.set_xticks(x, names, rotation=35, ha="right", fontsize=9)
+    ax.set_xticks(x, names, rotation=40, ha="right", rotation_mode="anchor")
+    ax.tick_params(labelsize=SMALL, pad=2)
