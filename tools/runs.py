@@ -31,7 +31,7 @@ ALSO_WRITES = {  # beside what the catalogue says
         "results/runs/{}/batch_gcp_acs_income.parquet",
         "results/runs/{}/batch_gcp_acs_education.parquet",
     ],
-    LAST: ["results/scorecard.csv"],
+    LAST: ["results/scorecard.csv", "results/bars.csv", "results/claims.csv"],
 }
 OPTIONS = ["--quiet", "rules", "host", "reason", "--cores=2", "--scheduler=greedy"]
 OPTIONS += ["--keep-going", "--rerun-incomplete", "--nolock"]

@@ -5,6 +5,8 @@ re-splits of one trained model. So m training splits, each with a model and a me
 own, say where such a mean lies: 95% of the time within mean ± t · sd · √(1 + 1/m).
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -62,9 +64,14 @@ def prediction_interval(means: ArrayLike) -> tuple[float, float]:
     m = len(values)
     if m < 2:
         return np.nan, np.nan
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, m - 1)
-    half = quantile * values.std(ddof=1) * np.sqrt(1 + 1 / m)
+    half = _half_width(values.std(ddof=1), m)
     return float(values.mean() - half), float(values.mean() + half)
+
+
+def _half_width(sd: Any, m: Any) -> Any:
+    """t · sd · √(1 + 1/m), for numbers or for columns of them."""
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(m - 1, 1))
+    return quantile * sd * np.sqrt(1 + 1 / m)
 
 
 def measured_values(rows: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +117,7 @@ def _average_over_c(base: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 def our_numbers(values: pd.DataFrame) -> pd.DataFrame:
     """Mean, deviation and number of re-splits of every setting, of training split 0.
 
-    Of several runs the paper's records go first, then more splits, then quick before paper.
+    The paper's records go first, then more splits, then the quick profile.
 
     Parameters
     ----------
@@ -156,19 +163,15 @@ def yardsticks(values: pd.DataFrame) -> pd.DataFrame:
     """
     by_model = values.groupby([*SETTING, "training_split"])["value"]
     means = by_model.agg(["mean", "std"]).reset_index()
-    lines = []
-    for setting, part in means.groupby(SETTING):
-        low, high = prediction_interval(part["mean"])
-        line = dict(zip(SETTING, setting, strict=True)) | {
-            "training_splits": len(part),
-            "low": low,
-            "high": high,
-            "sd_training": part["mean"].std(),
-            "sd_resplits": part["std"].mean(),
-        }
-        lines.append(line)
+    by_setting = means.groupby(SETTING)
+    found = by_setting["mean"].agg(
+        mean="mean", sd_training="std", training_splits="count"
+    )
+    found["sd_resplits"] = by_setting["std"].mean()
+    half = _half_width(found["sd_training"], found["training_splits"])
+    found = found.assign(low=found["mean"] - half, high=found["mean"] + half)
     measured = ["training_splits", "low", "high", "sd_training", "sd_resplits"]
-    return pd.DataFrame(lines, columns=[*SETTING, *measured])
+    return found[measured].reset_index()
 
 
 def closeness(frame: pd.DataFrame) -> pd.Series:
