@@ -274,7 +274,7 @@ def test_raps_has_no_mark_of_the_authors():
 @pytest.mark.parametrize("kind", ["the paper's", "other", "simulated"])
 def test_simulated_panels_say_so_and_have_no_number_of_the_paper(kind):
     is_simulated = kind == "simulated"
-    rows = some_rows(data=kind)
+    rows = some_rows(["aps"], data=kind)
     for fig in (
         figures.fairness_bars(rows, True),
         figures.fairness_bars(rows, True, granular=True),
@@ -561,10 +561,11 @@ def test_where_no_finite_threshold_is_left_the_smallest_calibration_cell_is_name
 
 
 def test_rows_without_the_names_of_cells_have_no_lines_about_them():
+    rows = some_rows(["aps"])
     for fig in (
-        figures.fairness_bars(some_rows(), True),
-        figures.single_and_classwise(some_rows(), "disparity"),
-        figures.proxy_bars(some_rows(), True),
+        figures.fairness_bars(rows, True),
+        figures.single_and_classwise(rows, "disparity"),
+        figures.proxy_bars(rows, True),
     ):
         assert "Widest" not in texts(fig) and "Smallest" not in texts(fig)
 
@@ -613,6 +614,63 @@ def test_a_profile_has_its_own_folder_and_a_figure_its_bytes(
         assert target == tmp_path / folder / "bars.png"
         stored.append((target.read_bytes(), target.with_suffix(".pdf").read_bytes()))
     assert stored[0] == stored[1]
+
+
+# BatchGCP
+
+
+def gcp_rows(kind):
+    """Rows of BatchGCP, base and conformal fairness on two splits, with their groups."""
+    arms = [("base", np.nan), ("batch_gcp", np.nan)]
+    arms += [(arm, c) for arm in ("cf", "cf_guarantee") for c in C]
+    rows = [
+        {"arm": arm, "c": c, "scored_on": scored_on, "split": split}
+        for arm, c in arms
+        for scored_on in ("fixed label", "true label")
+        for split in (0, 1)
+    ]
+    rows = pd.DataFrame(rows).assign(metric="demographic_parity", efficiency=2.5)
+    rows["disparity"] = np.linspace(0.01, 0.4, len(rows))
+    groups = rows[rows["arm"].isin(["base", "batch_gcp"])].drop_duplicates(
+        ["arm", "split"]
+    )
+    groups = [
+        groups.assign(metric="group_coverage", group=group, n=n, coverage=0.9)
+        for group, n in (("a", 900), ("b", 40))
+    ]
+    subject = SUBJECT | {"dataset": "acs_income", "attribute": "race", "data": kind}
+    return pd.concat([rows, *groups]).assign(score="aps", **subject)
+
+
+@pytest.mark.parametrize("kind", ["other", "simulated"])
+def test_beside_batch_gcp_dots_and_the_authors_stand_where_c_was_asked_for(kind):
+    fig = figures.batch_gcp_bars(gcp_rows(kind))
+    sizes, fixed, true = fig.axes
+    assert [heights(ax, "o") for ax in (sizes, fixed, true)] == [[], C, []]
+    marked = {"efficiency": sizes, "disparity": fixed}
+    for quantity, ax in marked.items():
+        found = [y for y, *_ in segments_of(ax, figures.AUTHORS)]
+        expected = []
+        if kind == "other":
+            options = {"dataset": "acs_income", "metrics": METRICS[:1]}
+            expected = authors_bars("aps", quantity, **options)
+        assert found == pytest.approx(expected)
+    assert not segments_of(true, figures.AUTHORS)
+    assert ("the authors' run" in legend_names(fig)) == (kind == "other")
+
+
+@pytest.mark.parametrize("kind", ["other", "simulated"])
+@pytest.mark.parametrize("draw", [figures.batch_gcp_bars, figures.group_coverage_dots])
+def test_figures_of_batch_gcp_say_simulated_and_what_error_bars_are_over(draw, kind):
+    fig = draw(gcp_rows(kind))
+    for ax in fig.axes:
+        words = [text.get_text() for text in ax.texts]
+        assert words == ["simulated"] * (kind == "simulated")
+    over = fig.legends[0].get_title().get_text()
+    assert over.endswith("± sd over 2 re-splits of one trained model")
+
+
+# Bad input
 
 
 def test_rows_that_are_not_there_are_told():

@@ -359,7 +359,7 @@ def mark_simulated(ax: Axes, rows: pd.DataFrame) -> None:
             "simulated",
             transform=ax.transAxes,
             rotation=10,
-            fontsize=min(58, 11 * inches),
+            fontsize=min(58, 13 * inches),
             color="0.5",
             alpha=0.25,
             ha="center",
