@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers.study import claim_statistics, claims, paper_claims
+from cfhelpers import paths
+from cfhelpers.study import (
+    claim_statistics,
+    claims,
+    paper_claims,
+    scorecard,
+    stored_rows,
+)
 from cfhelpers.study.claims import Claim, Source, Verdict
 
 BY_ID = {claim.id: claim for claim in paper_claims.CLAIMS}
@@ -348,3 +355,12 @@ def test_the_table_is_written_whole(tmp_path):
     path = claims.write(table, tmp_path / "claims.csv")
     assert pd.read_csv(path)["id"].tolist() == ["lemma"]
     assert [file.name for file in tmp_path.iterdir()] == ["claims.csv"]
+
+
+def test_the_stored_table_is_what_the_stored_rows_say():
+    _, batch_rows = scorecard.load()
+    numbers = claims.evidence(stored_rows.load_training_rows(), batch_rows)
+    found = claims.evaluate(paper_claims.CLAIMS, numbers)
+    stored = pd.read_csv(paths.RESULTS / "claims.csv", keep_default_na=False)
+    for name in ("id", "verdict", "reason", "beside"):
+        assert stored[name].tolist() == found[name].tolist()
