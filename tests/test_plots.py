@@ -524,6 +524,13 @@ def test_the_pair_that_is_widest_most_often_is_named_and_counted():
     assert line.endswith(": label 3, y = 3, c (1,217) < b, 3 of 5")
 
 
+def test_one_group_at_both_ends_is_no_gap():
+    rows = classwise_cells(splits=3)
+    rows.loc[rows["split"] > 0, "widest"] = "label 1: a (40) < a (40)"
+    (line,) = figure_texts.widest_lines(rows, "widest")
+    assert line == "DP, EO, EOdds, PE: no gap, 2 of 3"
+
+
 def test_only_the_rule_at_the_strictest_c_is_named():
     rows = classwise_cells()
     is_shown = (rows["c"] == 0.05) & (rows["guarantee"] == "none")
@@ -558,6 +565,9 @@ def test_where_no_finite_threshold_is_left_the_smallest_calibration_cell_is_name
     rows.loc[own, "feasible"] = False
     words = texts(figures.fairness_bars(rows, True))
     assert "where λ = ∞: EO, EOdds: 3 points of a / 1" in words
+    rows.loc[rows["metric"] == "equalized_odds", "smallest_n"] = 1
+    line = figure_texts.smallest_cells_line(rows[rows["metric"].isin(METRICS)])
+    assert line.endswith("where λ = ∞: EO: 3 points of a / 1; EOdds: 1 point of a / 1")
 
 
 def test_rows_without_the_names_of_cells_have_no_lines_about_them():

@@ -18,6 +18,7 @@ METRIC_NAMES = {
 }
 MODEL_NAMES = {"xgboost": "XGBoost", "gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
 THRESHOLD_NAMES = {False: "single λ", True: "classwise λ"}
+_NO_GAP = "no gap"  # all groups have the same share, so one group is both ends
 _UNBROKEN = re.compile(r"(?<=\d) of (?=\d)| / ")  # "8 of 10", "group / label"
 # "label 1: a (40) < b (2,000)": a cell, two groups, and their points.
 _WIDEST = re.compile(
@@ -224,10 +225,13 @@ def _widest_most_often(texts: pd.Series) -> str:
     parts = texts.astype(str).str.extract(_WIDEST).dropna()
     if parts.empty:
         return ""
-    names = ["cell", "low", "high"]
-    pairs = parts[names].agg("\n".join, axis=1)
+    pairs = parts[["cell", "low", "high"]].agg("\n".join, axis=1)
+    pairs = pairs.mask(parts["low"] == parts["high"], _NO_GAP)
     most_often = pairs.mode().iloc[0]
     chosen = parts[pairs == most_often]
+    share = f"{len(chosen)} of {len(texts)}"
+    if most_often == _NO_GAP:
+        return f"{_NO_GAP}, {share}"
     cell, low, high = most_often.split("\n")
     sizes = chosen[["low_n", "high_n"]].apply(lambda n: n.str.replace(",", ""))
     low_n, high_n = sizes.astype(int).median()
@@ -235,7 +239,7 @@ def _widest_most_often(texts: pd.Series) -> str:
         groups = f"{low} ({low_n:,.0f}) < {high}"
     else:
         groups = f"{low} < {high} ({high_n:,.0f})"
-    return f"{cell}, {groups}, {len(chosen)} of {len(texts)}"
+    return f"{cell}, {groups}, {share}"
 
 
 def smallest_cells_line(rows: pd.DataFrame) -> str:
@@ -271,7 +275,8 @@ def smallest_cells_line(rows: pd.DataFrame) -> str:
         if len(infinite):
             cell = infinite["smallest_cell"].mode().iloc[0]
             n = infinite.loc[infinite["smallest_cell"] == cell, "smallest_n"].min()
-            texts[cluster] = f"{n:,} points of {cell}"
+            points = "1 point" if n == 1 else f"{n:,} points"
+            texts[cluster] = f"{points} of {cell}"
     if not texts:
         return ""
     cells = "; ".join(_merged_lines(texts))
