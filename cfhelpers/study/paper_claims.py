@@ -59,6 +59,7 @@ THEORY = (
         statistic.chance_inside,
         (Source.ARITHMETIC,),
         at_least=ALL,
+        form=".1%",
         limits=SHARE,
     ),
     Claim(
