@@ -144,7 +144,7 @@ def test_the_lesson_states_the_numbers_of_the_rows():
     text = bridge.lesson(rows)
     assert f"{mean['2018']:.2f} labels in 2018 and {mean['2024']:.2f} in 2024" in text
     by_hours = mean["2024, with hours"] - mean["2024"]
-    assert f"{by_hours:+.2f}, and place of birth" in text
+    assert f"{by_hours:+.3f}, and place of birth" in text
 
 
 def test_the_real_workers_have_only_known_words(shared, monkeypatch):

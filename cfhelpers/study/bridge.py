@@ -500,7 +500,7 @@ def lesson(rows: pd.DataFrame, score: str = "aps") -> str:
     return (
         "With the same seven features and as many people of every state, the base sets "
         f"of {score.upper()} have {year['from']:.2f} labels in 2018 and "
-        f"{year['to']:.2f} in 2024 ({year['change']:+.2f}); hours of work, which only "
-        f"2024 has here, change them by {hours['change']:+.2f}, and place of birth, "
-        f"which only 2018 has, by {birth['change']:+.2f}."
+        f"{year['to']:.2f} in 2024 ({year['change']:+.3f}); hours of work, which only "
+        f"2024 has here, change them by {hours['change']:+.3f}, and place of birth, "
+        f"which only 2018 has, by {birth['change']:+.3f}."
     )
