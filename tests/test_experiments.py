@@ -278,3 +278,197 @@ def test_on_credit_four_fifths_costs_what_the_paper_says(score):
             score,
             classwise,
         )
+
+
+# training splits, and rows that are used again
+
+
+def counted_training(monkeypatch):
+    """Stand-in models, and the list of training splits for which one was fitted."""
+    trained = []
+
+    def fit(dataset, parts, model, *, parameters, seed, progress):
+        trained.append(seed)
+        return replace(model_of(dataset, seed), model=model, parts=parts, seed=seed)
+
+    monkeypatch.setattr(models, "base_model", fit)
+    return trained
+
+
+@pytest.fixture
+def two_scores(monkeypatch):
+    monkeypatch.setattr(experiments, "scores_of", lambda dataset: ("tps", "aps"))
+
+
+@pytest.mark.usefixtures("two_scores")
+def test_every_training_split_has_a_model_of_its_own_and_leaves_its_rows(
+    data, base, monkeypatch
+):
+    trained = counted_training(monkeypatch)
+    options = {"splits": 2, "progress": False, "reported_as": "credit"}
+    rows = experiments.run_training_splits(data, base, 4, **options)
+    assert trained == [1, 2, 3]
+    assert set(rows["guarantee"]) == {"none"} and set(rows["dataset"]) == {"credit"}
+    means = rows.groupby("training_split")["base_efficiency"].mean()
+    assert means.index.tolist() == [1, 2, 3] and means.nunique() == 3
+    folder = paths.RESULTS / "runs" / "quick" / "training"
+    attribute = rows["attribute"].iloc[0]
+    names = [f"credit_{attribute}_{seed}.parquet" for seed in (1, 2, 3)]
+    assert sorted(file.name for file in folder.iterdir()) == names
+
+
+@pytest.mark.usefixtures("two_scores")
+def test_training_splits_go_on_from_the_rows_that_are_there(data, base, monkeypatch):
+    trained = counted_training(monkeypatch)
+    options = {"splits": 2, "progress": False}
+    whole = experiments.run_training_splits(data, base, 3, **options)
+    folder = paths.RESULTS / "runs" / "quick" / "training"
+    first, second = sorted(folder.iterdir())
+    # Nothing but the repository's files: the cache of this machine is gone.
+    monkeypatch.setattr(paths, "ARTIFACTS", paths.ARTIFACTS.with_name("another"))
+    second.unlink()
+    again = experiments.run_training_splits(data, base, 3, **options)
+    assert trained == [1, 2, 2]
+    pd.testing.assert_frame_equal(plain(again), plain(whole))
+    first.write_bytes(first.read_bytes()[:1000])
+    experiments.run_training_splits(data, base, 3, **options)
+    assert trained == [1, 2, 2, 1]
+
+
+def plain(rows):
+    """Rows whose thresholds are lists, as those that were read are arrays."""
+    return rows.assign(threshold=rows["threshold"].map(list))
+
+
+def test_stored_rows_are_used_for_the_same_records_model_and_settings_alone(
+    data, base, monkeypatch
+):
+    options = {"splits": 1, "scores": ("tps",), "progress": False, "closeness": (0.1,)}
+    rows = experiments.run(data, base, **options)
+    stored = experiments.save_rows(rows.assign(coverage=0.123))
+    assert (experiments.run(data, base, **options)["coverage"] == 0.123).all()
+    fresh = experiments.run(data, base, **options, fresh=True)
+    pd.testing.assert_frame_equal(plain(fresh), plain(rows))
+    others = {
+        "labels": (replace(data, y=(data.y + 1) % 3), base, {}),
+        "features": (replace(data, X=data.X + 1), base, {}),
+        "settings of the model": (data, replace(base, parameters={"a": 1}), {}),
+        "parts": (data, replace(base, parts=split(data, 8)), {}),
+        "closeness": (data, base, {"closeness": (0.2,)}),
+        "splits": (data, base, {"splits": 2}),
+    }
+    for why, (other_data, other_base, change) in others.items():
+        found = experiments.run(other_data, other_base, **options | change)
+        assert (found["coverage"] != 0.123).all(), why
+    monkeypatch.setattr(experiments, "ROWS_VERSION", experiments.ROWS_VERSION + 1)
+    assert (experiments.run(data, base, **options)["coverage"] != 0.123).all()
+    assert stored.exists()
+
+
+def test_training_rows_are_of_real_records_and_of_the_profile_with_the_most(data, base):
+    rows = experiments.run(data, base, splits=1, scores=("tps",), progress=False)
+    rows = rows.assign(dataset="credit", attribute="age", data="the paper's")
+    assert experiments.load_training_rows().empty
+    experiments.save_rows(rows)
+    for profile, seeds in (("quick", (1, 10)), ("paper", (0, 1, 2))):
+        for seed in seeds:
+            own = rows.assign(profile=profile, training_split=seed)
+            experiments.save_rows(own)
+    simulated = rows.assign(dataset="pokec_n", attribute="region", data="simulated")
+    experiments.save_rows(simulated)
+    found = experiments.load_training_rows()
+    assert set(found["dataset"]) == {"credit"} and set(found["guarantee"]) == {"none"}
+    assert sorted(set(found["training_split"])) == [0, 1, 10]  # quick before paper
+    assert experiments.load_training_rows("credit", "region").empty
+
+
+def test_pokec_z_is_run_on_the_records_of_pokec_n():
+    data = experiments.load("pokec_z", "gender", "simulated", rows=400)
+    assert data.name == "pokec_n" and data.n_classes == 4
+    facts = experiments.run_facts(data, model_of_labelled(data), "quick", "pokec_z")
+    assert facts["dataset"] == "pokec_z"
+    assert facts["records"] == "Pokec-n's: simulated, 400 rows"
+
+
+def model_of_labelled(dataset):
+    """A stand-in model of a dataset with unlabelled rows; only its name is looked at."""
+    nothing = np.zeros((len(dataset), dataset.n_classes))
+    return models.BaseModel("sage", {}, 0, nothing, nothing, {}, 0.0, pd.DataFrame())
+
+
+# which cells a number is about
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_the_widest_gap_is_between_the_cells_that_it_names(data, base, metric):
+    scored = scoring.score_split(data, base.probs, base.parts, "aps", 0)
+    y = data.y[scored.test]
+    groups = data.groups[scored.test]
+    scores = scored.scores[scored.test]
+    test = SortedCells(scores, y, as_groups(groups, len(y)))
+    row = experiments.measured(test, metric, 0.6)
+    cell, _, names = row["widest"].partition(": ")
+    sets = conformal.prediction_sets(scores, 0.6)
+    values = []
+    for text in names.split(" < "):
+        group, _, n = text.rstrip(")").rpartition(" (")
+        mask = groups == group
+        if cell == "the true label":
+            values.append(sets[mask][np.arange(mask.sum()), y[mask]].mean())
+            continue
+        label = int(cell.split()[1].rstrip(","))
+        if "y = " in cell:
+            mask &= y == label
+        elif "y ≠ " in cell:
+            mask &= y != label
+        if metric.startswith("predictive_parity"):
+            prior = (y[mask] == label).mean() * (metric.endswith("proxy"))
+            mask &= sets[:, label]
+            values.append((y[mask] == label).mean() - prior)
+        else:
+            values.append(sets[mask, label].mean())
+        assert int(n.replace(",", "")) == mask.sum() >= row["widest_n"]
+    low, high = values
+    gap = low / high if fairness.METRICS[metric].is_ratio else high - low
+    assert gap == pytest.approx(row["disparity"])
+
+
+def test_the_smallest_cell_is_counted_on_the_calibration_rows(data, base):
+    rows = experiments.run_split(data, base, "tps", 0, closeness=(0.1,))
+    scored = scoring.score_split(data, base.probs, base.parts, "tps", 0)
+    y = data.y[scored.calibration]
+    groups = data.groups[scored.calibration]
+    sizes = pd.Series(1, [groups, y]).groupby(level=[0, 1]).sum()
+    smallest = sizes[sizes.index.get_level_values(1) > 0]
+    group, label = smallest.idxmin()
+    own = rows[rows["metric"] == "equal_opportunity"].iloc[0]
+    assert own["smallest_n"] == smallest.min()
+    assert own["smallest_cell"] == f"{group} / {label}"
+    of_groups = rows[rows["metric"] == "demographic_parity"].iloc[0]
+    assert of_groups["smallest_n"] == pd.Series(groups).value_counts().min()
+
+
+# what is committed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training_split", [0, 7])
+def test_the_committed_rows_of_credit_are_what_the_code_gives(
+    root, monkeypatch, training_split
+):
+    """A change of the code that changes rows must raise ROWS_VERSION and run them."""
+    monkeypatch.setattr(paths, "RESULTS", root / "results")
+    stored = experiments.load_training_rows("credit")
+    stored = stored[stored["training_split"] == training_split]
+    stored = stored[(stored["split"] == 3) & stored["score"].isin(["aps", "daps"])]
+    credit = experiments.load("credit", "age")
+    base = models.base_model(
+        credit, split(credit, training_split), seed=training_split, progress=False
+    )
+    keys = ["score", "metric", "classwise", "c"]
+    for score in ("aps", "daps"):
+        rows = experiments.run_split(credit, base, score, 3, guarantees=["none"])
+        own = stored[stored["score"] == score].set_index(keys).sort_index()
+        again = rows.set_index(keys).sort_index()
+        for name in (*experiments.MEASURED, "base_efficiency", "base_disparity"):
+            np.testing.assert_allclose(again[name], own[name], atol=1e-5, err_msg=name)

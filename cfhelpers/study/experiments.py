@@ -216,7 +216,7 @@ def run_facts(
     """
     records = records_words(dataset)
     if reported_as not in ("", dataset.name):
-        records = f"{DATASETS[dataset.name]}'s: {records}"
+        records = f"{DATASETS.get(dataset.name, dataset.name)}'s: {records}"
     return {
         "dataset": reported_as or dataset.name,
         "attribute": "+".join(dataset.attributes),
@@ -397,6 +397,8 @@ def widest_gap(shares: Shares) -> dict[str, Any]:
     if shares.metric.per_label:
         name = shares.labels[label]
         condition = CONDITION_WORDS[str(shares.metric.conditions[part])]
+        if shares.metric.is_predictive:
+            condition = ", in the set"
         cell = f"label {name}{condition.format(name)}"
     return {
         "widest": f"{cell}: {' < '.join(texts)}",

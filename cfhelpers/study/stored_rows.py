@@ -160,10 +160,12 @@ def _all_splits(profile: str, dataset: str, attribute: str) -> list[pd.DataFrame
     first = rows_path(profile, dataset, attribute)
     if not first.exists():
         return []
-    rows = pd.read_parquet(first)
-    rows = rows[rows["guarantee"] == Guarantee.NONE]
-    if (rows["data"] == DataKind.SIMULATED).any():
-        return []
     pattern = rows_path(profile, dataset, attribute, 1).name.replace("_1.", "_*.")
     others = sorted((first.parent / "training").glob(pattern))
-    return [rows, *map(pd.read_parquet, others)]
+    parts = []
+    for path in (first, *others):
+        rows = pd.read_parquet(path)
+        is_wanted = rows["guarantee"] == Guarantee.NONE
+        is_wanted &= rows["data"] != DataKind.SIMULATED
+        parts.append(rows[is_wanted])
+    return [rows for rows in parts if len(rows)]
