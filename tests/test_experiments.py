@@ -376,7 +376,13 @@ def test_training_rows_are_of_real_records_and_of_the_profile_with_the_most(data
             experiments.save_rows(own)
     simulated = rows.assign(dataset="pokec_n", attribute="region", data="simulated")
     experiments.save_rows(simulated)
-    found = experiments.load_training_rows()
+    for attribute in ("region", "region+gender"):  # names that begin alike
+        own = rows.assign(dataset="pokec_z", attribute=attribute, data="other")
+        for seed in (0, 1):
+            experiments.save_rows(own.assign(training_split=seed))
+    by_region = experiments.load_training_rows("pokec_z", "region")
+    assert set(by_region["attribute"]) == {"region"}
+    found = experiments.load_training_rows("credit")
     assert set(found["dataset"]) == {"credit"} and set(found["guarantee"]) == {"none"}
     assert sorted(set(found["training_split"])) == [0, 1, 10]  # quick before paper
     assert experiments.load_training_rows("credit", "region").empty

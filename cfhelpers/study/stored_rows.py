@@ -160,7 +160,7 @@ def _all_splits(profile: str, dataset: str, attribute: str) -> list[pd.DataFrame
     first = rows_path(profile, dataset, attribute)
     if not first.exists():
         return []
-    pattern = rows_path(profile, dataset, attribute, 1).name.replace("_1.", "_*.")
+    pattern = rows_path(profile, dataset, attribute, 1).name.replace("_1.", "_[0-9]*.")
     others = sorted((first.parent / "training").glob(pattern))
     parts = []
     for path in (first, *others):
