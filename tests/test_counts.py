@@ -138,3 +138,13 @@ def test_the_kept_counts_of_acs_are_those_of_the_records(shared, monkeypatch, na
     kept = counts.real_counts().query("dataset == @name").reset_index(drop=True)
     found = counts.count_cells(load_dataset(name, "local"))
     pd.testing.assert_frame_equal(found, kept)
+
+
+def test_what_the_text_below_the_figure_says_holds():
+    cells = counts.real_counts()
+    people = cells.groupby(["dataset", "group"])["n"].sum()
+    for name in ("acs_income", "acs_education"):
+        assert people[name].max() / people[name].min() > 1_000
+    graduates = cells.query("dataset == 'credit' and label == 'graduate school'")
+    share = graduates.set_index("group")["n"] / people["credit"]
+    assert share["under 25"] < share["25 or older"]
