@@ -237,3 +237,44 @@ def test_arrows_point_from_before_to_after(rows):
     ends = np.concatenate([line.get_xdata() for line in heads])
     assert (ends > 0.02).all() and (ends < 0.03).all()
     plt.close(fig)
+
+
+# The stored training splits
+
+
+@pytest.fixture(scope="module")
+def training(root):
+    return pd.read_csv(root / "results" / errata_runs.TRAINING_FILE)
+
+
+def test_ten_training_splits_are_stored_for_each_tuning(training):
+    sizes = training.groupby(["training_split", "tuning"]).size()
+    assert sorted(training["training_split"].unique()) == list(range(10))
+    assert len(sizes) == 30 and sizes.nunique() == 1
+    assert (training["splits"] == 10).all()
+
+
+def test_with_the_right_tuning_they_are_what_the_rows_of_credit_say(training, root):
+    folder = root / "results" / "runs" / "quick"
+    files = {0: folder / "credit_age.parquet"}
+    for seed in range(1, 10):
+        path = folder / "training" / f"credit_age_{seed}.parquet"
+        if path.exists():
+            files[seed] = path
+    keys = ["metric", "c", "classwise"]
+    own = training[(training["tuning"] == "none") & (training["arm"] == "cf")]
+    for seed, path in files.items():
+        rows = pd.read_parquet(path)
+        rows = rows[(rows["score"] == "daps") & (rows["guarantee"] == "none")]
+        means = rows.groupby(keys)[["efficiency", "disparity"]].mean()
+        for row in own[own["training_split"] == seed].to_dict("records"):
+            wanted = means.loc[tuple(row[key] for key in keys), row["quantity"]]
+            assert row["value"] == pytest.approx(wanted, abs=2e-6)
+
+
+def test_the_papers_impact_is_inside_with_composed_tuning_and_outside_without(training):
+    judged = errata_moves.intervals(training)
+    impact = judged[judged["metric"] == "disparate_impact"]
+    inside = impact.groupby(["tuning", "quantity"])["inside"].agg(["sum", "size"])
+    assert inside.loc["composed_tuning", "sum"].tolist() == [3, 3]
+    assert inside.loc[("none", "efficiency"), "sum"] == 0
