@@ -558,6 +558,19 @@ def test_single_and_classwise_name_the_cells_of_both():
     assert "Widest" not in texts(figures.single_and_classwise(rows, "efficiency"))
 
 
+def test_lines_about_the_base_predictor_are_whole_in_both_columns():
+    rows = with_cells(some_rows(["aps"]))
+    long = "label 1: Native, tribe unspecified ({}) < Native, Alaska and other (90)"
+    for n, metric in enumerate(METRICS, 10):
+        rows.loc[rows["metric"] == metric, "base_widest"] = long.format(n)
+    fig = figures.single_and_classwise(rows, "disparity")
+    _, left, right = [text.get_text().splitlines() for text in fig.texts][:3]
+    names = [line.split(":")[0] for line in left + right if ": label" in line]
+    assert names == ["DP", "EO", "EOdds", "PE"]
+    assert left[0].startswith("Widest gap, base") and right[0] == ""
+    assert left[-1].endswith("3 of 3") and right[-1].endswith("3 of 3")
+
+
 def test_where_no_finite_threshold_is_left_the_smallest_calibration_cell_is_named():
     rows = with_cells(some_rows(["aps"]).assign(feasible=True))
     assert "Smallest" not in texts(figures.fairness_bars(rows, True))

@@ -57,6 +57,7 @@ from cfhelpers.study.names import Arm
 
 QUANTITY_NAMES = {"efficiency": "labels in a set", "disparity": "gap between groups"}
 COUNTED = {"efficiency": "infinite", "disparity": "beyond"}  # below each quantity
+BASE_HEAD = "Widest gap, base predictor"
 # Inches.
 WIDTH = 13.0
 LEFT = 1.3  # of each panel: room for the names of its lines of numbers
@@ -212,14 +213,18 @@ def _sizes_and_gaps(rows: pd.DataFrame, score: str) -> Block:
 
 def _base_lines(rows: pd.DataFrame) -> list[str]:
     """Between which cells the base predictor's gap is."""
-    return _headed("Widest gap, base predictor", widest_lines(rows, "base_widest"))
+    return _headed(BASE_HEAD, widest_lines(rows, "base_widest"))
 
 
 def _base_in_halves(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """The same in two columns."""
-    lines = _base_lines(rows)
+    """The same in two columns, below one headline."""
+    lines = widest_lines(rows, "base_widest")
     n_left = (len(lines) + 1) // 2
-    return lines[:n_left], lines[n_left:]
+    left = _headed(BASE_HEAD, lines[:n_left])
+    right = wrapped(lines[n_left:], HALF_LINE)
+    if right:
+        right = ["", *right]
+    return left, right
 
 
 def _cf_lines(rows: pd.DataFrame) -> list[str]:
