@@ -94,6 +94,7 @@ def measured_values(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows[rows["guarantee"] == Guarantee.NONE]
         if "training_split" not in rows:
             rows = rows.assign(training_split=0)
+        rows = rows.assign(training_split=rows["training_split"].fillna(0).astype(int))
         for quantity in QUANTITIES:
             own = rows.assign(quantity=quantity)
             parts.append(own.assign(arm=str(Arm.CF), value=rows[quantity]))
