@@ -262,23 +262,18 @@ def run(
     scores = dict.fromkeys(score for _, score in own_pairs)
     without = [("none", score) for score in scores]
     units = list(product([*without, *own_pairs], range(splits)))
+    content = experiments.rows_key(
+        dataset, base.parts, base.model, base.parameters, base.seed, {"alpha": alpha}
+    )
     parts = []
     for (name, score), split in tqdm(
         units, "bugs and re-splits", disable=not progress, leave=False
     ):
         errata = switches(name)
-        settings = {"errata": errata.names, "score": score, "split": split}
-        key = experiments.rows_key(
-            dataset,
-            base.parts,
-            base.model,
-            base.parameters,
-            base.seed,
-            settings | {"alpha": alpha},
-        )
+        key = {"content": content, "errata": errata.names, "score": score, "split": split}
         compute = partial(run_split, dataset, base, score, split, errata, alpha)
         file = f"runs/errata-{dataset.name}-{score}"
-        rows = cached_frame(file, {"key": key}, compute, code=__name__)
+        rows = cached_frame(file, key, compute, code=__name__)
         parts.append(rows.assign(erratum=name, score=score, split=split))
     return pd.concat(parts, ignore_index=True)
 
