@@ -28,7 +28,7 @@ DATASETS = {
     "acs_income": "ACSIncome",
     "acs_education": "ACSEducation",
     "pokec_n": "Pokec-n",
-    "pokec_z": "Pokec-z (= Pokec-n)",
+    "pokec_z": "Pokec-z",
 }
 RUNS = (  # a dataset, as the paper calls it, and a sensitive attribute
     ("credit", "age"),
