@@ -517,11 +517,24 @@ def test_the_two_groups_of_the_gap_are_named_for_base_and_rule():
 
 def test_the_pair_that_is_widest_most_often_is_named_and_counted():
     rows = classwise_cells(splits=5)
-    rows.loc[rows["split"] > 1, "widest"] = "label 3, y = 3: c (1,217) < b (999,000)"
-    rows.loc[rows["split"] == 4, "widest"] = "label 3, y = 3: c (1,219) < b (999,000)"
+    rows.loc[rows["split"] > 1, "widest"] = "label 3: c (1,217) < b (999,000)"
+    rows.loc[rows["split"] == 4, "widest"] = "label 3: c (1,219) < b (999,000)"
     rows.loc[rows["split"] == 0, "widest"] = ""
     (line,) = figure_texts.widest_lines(rows, "widest")
-    assert line.endswith(": label 3, y = 3, c (1,217) < b, 3 of 5")
+    assert line == "DP, EO, EOdds, PE: label 3, c (1,217) < b, 3 of 5"
+
+
+def test_the_condition_on_the_true_label_is_said_for_equalized_odds_alone():
+    rows = classwise_cells()
+    for metric, condition in zip(
+        METRICS, ["", ", y = 3", ", y ≠ 3", ", y ≠ 3"], strict=True
+    ):
+        own = rows["metric"] == metric
+        rows.loc[own, "widest"] = f"label 3{condition}: a, so (4) < b, y: 2 (20)"
+    assert figure_texts.widest_lines(rows, "widest") == [
+        "DP, EO, PE: label 3, a, so (4) < b, y: 2, 3 of 3",
+        "EOdds: label 3, y ≠ 3, a, so (4) < b, y: 2, 3 of 3",
+    ]
 
 
 def test_one_group_at_both_ends_is_no_gap():

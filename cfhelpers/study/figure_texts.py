@@ -16,8 +16,10 @@ METRIC_NAMES = {
     "equalized_odds": "EOdds",
     "predictive_equality": "PE",
 }
+METRICS_OF_TWO_CONDITIONS = ("equalized_odds",)  # y = ỹ, and y ≠ ỹ
 MODEL_NAMES = {"xgboost": "XGBoost", "gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
 THRESHOLD_NAMES = {False: "single λ", True: "classwise λ"}
+_CONDITION = re.compile(r"(?<=^label )([^,:]+), [^:]+(?=: )")  # of "label 1, y = 1: …"
 _NO_GAP = "no gap"  # all groups have the same share, so one group is both ends
 _UNBROKEN = re.compile(r"(?<=\d) of (?=\d)| / ")  # "8 of 10", "group / label"
 # "label 1: a (40) < b (2,000)": a cell, two groups, and their points.
@@ -44,7 +46,7 @@ def dataset_title(dataset: str) -> str:
     Credit the paper's "Pokec-z" (= Pokec-n)
     """
     if dataset == "pokec_z":
-        return f'the paper\'s "{DATASETS[dataset]}" (= {DATASETS["pokec_n"]})'
+        return 'the paper\'s "Pokec-z" (= Pokec-n)'
     return DATASETS.get(dataset, dataset)
 
 
@@ -193,7 +195,8 @@ def widest_lines(rows: pd.DataFrame, column: str) -> list[str]:
     -------
     list of str
         A line per metric, or per score if there is one metric; those that say the same
-        are one. Empty where the rows have no such column.
+        are one. What a metric asks of the true label is said where it asks two things.
+        Empty where the rows have no such column.
 
     Examples
     --------
@@ -213,8 +216,11 @@ def widest_lines(rows: pd.DataFrame, column: str) -> list[str]:
     by_rule = rows[strictest & rows["guarantee"].eq(Guarantee.NONE)]
     texts = {}
     for cluster in clusters_in_order(rows):
-        found = by_rule.loc[by_rule[cluster_column(rows)] == cluster, column]
-        text = _widest_most_often(found)
+        found = by_rule[by_rule[cluster_column(rows)] == cluster]
+        texts_of_splits = found[column].astype(str)
+        if not found["metric"].isin(METRICS_OF_TWO_CONDITIONS).any():
+            texts_of_splits = texts_of_splits.str.replace(_CONDITION, r"\1", regex=True)
+        text = _widest_most_often(texts_of_splits)
         if text:
             texts[cluster] = text
     return _merged_lines(texts)
@@ -222,7 +228,7 @@ def widest_lines(rows: pd.DataFrame, column: str) -> list[str]:
 
 def _widest_most_often(texts: pd.Series) -> str:
     """The two cells that are widest most often, and in how many splits; "" if none."""
-    parts = texts.astype(str).str.extract(_WIDEST).dropna()
+    parts = texts.str.extract(_WIDEST).dropna()
     if parts.empty:
         return ""
     pairs = parts[["cell", "low", "high"]].agg("\n".join, axis=1)
