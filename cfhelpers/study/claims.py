@@ -1,6 +1,7 @@
 """Sentences of the paper, each with the statistic that decides it.
 
-The statistic and its bound are chosen by the sentence's words and stand in code. A claim
+The statistic and its bound follow the sentence's words and stand in code; a rule that was
+changed after its value had been seen says so. A claim
 about a figure is decided by the numbers behind the figure, where the authors stored them;
 a claim about the method by our runs on real records. Simulated records decide nothing.
 """
@@ -31,7 +32,7 @@ NOT_RUN = "not run"
 EXACT = "exact"
 COLUMNS = ["id", "sentence", "place", "statistic", "rule", "decided_by", "records"]
 COLUMNS += ["over", "value", "low", "high", "verdict", "reason"]
-COLUMNS += ["verdict_beside", "beside"]
+COLUMNS += ["verdict_beside", "beside", "revised"]
 
 
 class Verdict(StrEnum):
@@ -86,6 +87,9 @@ class Claim:
         What the statistic can be: 0 and 1 for a share. Intervals end there.
     lacks : str
         What was not run, where that is known.
+    revised : str
+        What the rule was before, and what it said, if it was changed after its value had
+        been seen.
 
     Examples
     --------
@@ -107,6 +111,7 @@ class Claim:
     form: str = ".3f"
     limits: tuple[float, float] = (-np.inf, np.inf)
     lacks: str = ""
+    revised: str = ""
 
     def __post_init__(self) -> None:
         if (self.at_least is None) == (self.at_most is None):
@@ -194,6 +199,7 @@ def our_settings(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[is_real & (rows["guarantee"] == Guarantee.NONE)]
     if "training_split" not in rows:
         rows = rows.assign(training_split=0)
+    rows = rows.assign(training_split=rows["training_split"].fillna(0).astype(int))
     trained = rows.groupby(RUN)["training_split"]
     is_enough = trained.transform("nunique") >= ENOUGH
     is_first = rows["training_split"] == trained.transform("min")
@@ -469,6 +475,7 @@ def evaluate(claims: Sequence[Claim], numbers: Evidence) -> pd.DataFrame:
             "reason": _reason(claim, deciding),
             "verdict_beside": _verdict_beside(claim, measured[1:]),
             "beside": " ".join(beside),
+            "revised": claim.revised,
         }
         lines.append(line)
     table = pd.DataFrame(lines, columns=COLUMNS)
