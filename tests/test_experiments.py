@@ -439,6 +439,15 @@ def test_the_widest_gap_is_between_the_cells_that_it_names(data, base, metric):
     assert gap == pytest.approx(row["disparity"])
 
 
+def test_where_every_set_is_full_no_two_groups_differ(data, base):
+    scored = scoring.score_split(data, base.probs, base.parts, "aps", 0)
+    y = data.y[scored.test]
+    groups = as_groups(data.groups[scored.test], len(y))
+    test = SortedCells(scored.scores[scored.test], y, groups)
+    row = experiments.measured(test, "equal_opportunity", np.inf)
+    assert (row["disparity"], row["widest"], row["widest_n"]) == (0, "", 0)
+
+
 def test_the_smallest_cell_is_counted_on_the_calibration_rows(data, base):
     rows = experiments.run_split(data, base, "tps", 0, closeness=(0.1,))
     scored = scoring.score_split(data, base.probs, base.parts, "tps", 0)

@@ -366,7 +366,7 @@ def widest_gap(shares: Shares) -> dict[str, Any]:
     dict
         `widest`: the label, and the groups with the lowest and the highest share, each
         with its points; `widest_n`: the points of the smaller cell. Empty and 0 where no
-        two groups have points.
+        two groups differ.
 
     Examples
     --------
@@ -390,6 +390,8 @@ def widest_gap(shares: Shares) -> dict[str, Any]:
     trials = np.broadcast_to(shares.trials, shares.values.shape)[label, part]
     low = int(np.nanargmin(values))
     high = int(np.nanargmax(values))
+    if low == high:
+        return {"widest": "", "widest_n": 0}
     texts = []
     for group in (low, high):
         texts.append(f"{shares.group_names[group]} ({trials[group]:,})")
