@@ -654,6 +654,8 @@ def errata_row(score="daps", **changes):
         "before": 2.365,
         "after": 2.454,
         "row": f"composed_tuning/{score}",
+        "with_low": np.nan,
+        "with_high": np.nan,
     }
     return pd.DataFrame([line | changes])
 
@@ -664,6 +666,11 @@ def test_a_reason_cites_the_run_that_shows_it(reported):
     found = one(judged(reported, rows, errata=errata_row()), **place)
     cause = "composed_tuning moves it 2.365 → 2.454 (errata.csv: composed_tuning/daps)"
     assert found["reason"] == cause
+    told = {2.6: "to 2.600, holds the paper's", 2.5: "to 2.500, lacks the paper's"}
+    for high, words in told.items():
+        shown = errata_row(with_low=2.4, with_high=high)
+        found = one(judged(reported, rows, errata=shown), **place)
+        assert words in found["reason"]
     # What moves a number away from the paper's, or another score's, explains nothing.
     for other in (errata_row(after=2.3), errata_row("tps"), errata_row(arm="base")):
         found = one(judged(reported, rows, errata=other), **place)

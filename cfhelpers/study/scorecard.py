@@ -4,13 +4,15 @@ Nothing is computed but means over splits, and the yardstick of `judging` from t
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cfhelpers import paths
-from cfhelpers.study import authors, experiments
+from cfhelpers.study import authors, errata_moves, errata_runs, experiments
 from cfhelpers.study.judging import (
     JUDGED,
     MADE_BY,
@@ -53,6 +55,7 @@ PROXY_MIX = (
 UNEXPLAINED = "unexplained"
 # The erratum that was shown to move a score's numbers, and notebook 15 runs it.
 TESTED_CAUSES = {"daps": "composed_tuning"}
+ERRATA_COLUMNS = ["erratum", "before", "after", "row", "with_low", "with_high"]
 
 
 def load() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -80,12 +83,22 @@ def load_errata() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Empty where nothing is stored.
+        Of `errata_moves.moves`, and the interval over training splits with the bug,
+        `with_low` and `with_high`, where it was run. Empty where nothing is stored.
     """
-    path = paths.RESULTS / "errata.csv"
+    path = paths.RESULTS / errata_moves.FILE
     if not path.exists():
         return pd.DataFrame()
-    return pd.read_csv(path)
+    moved = pd.read_csv(path)
+    training = paths.RESULTS / errata_runs.TRAINING_FILE
+    if not training.exists():
+        return moved.assign(with_low=np.nan, with_high=np.nan)
+    found = errata_moves.intervals(pd.read_csv(training))
+    names = {"tuning": "erratum", "low": "with_low", "high": "with_high"}
+    found = found.rename(columns=names)
+    keys = ["erratum", *errata_runs.NUMBER]
+    found = found[[*keys, "with_low", "with_high"]]
+    return moved.merge(found, how="left", on=keys, validate="many_to_one")
 
 
 def scorecard(
@@ -363,22 +376,32 @@ def _tested_causes(card: pd.DataFrame, errata: pd.DataFrame | None) -> pd.Series
         card[names]
         .assign(c=closeness(card))
         .merge(
-            pd.concat(tested)[[*names, "erratum", "before", "after", "row"]],
+            pd.concat(tested)[[*names, *ERRATA_COLUMNS]],
             how="left",
             on=names,
             validate="many_to_one",
         )
     )
     shown.index = card.index
+    lines = shown[ERRATA_COLUMNS].to_dict("records")
     paper = card["paper"]
     nearer = (shown["before"] - paper).abs() - (shown["after"] - paper).abs()
-    texts = []
-    for erratum, before, after, row in shown[
-        ["erratum", "before", "after", "row"]
-    ].values:
-        texts.append(f"{erratum} moves it {before:.3f} → {after:.3f} (errata.csv: {row})")
+    texts = [_cause(line, number) for line, number in zip(lines, paper, strict=True)]
     is_shown = (card["dataset"] == "credit") & (nearer > ROUNDING)
     return nothing.mask(is_shown, pd.Series(texts, card.index, dtype=object))
+
+
+def _cause(line: Mapping[Any, Any], paper: float) -> str:
+    """What an erratum does to a number, in words."""
+    before = line["before"]
+    after = line["after"]
+    text = f"{line['erratum']} moves it {before:.3f} → {after:.3f}"
+    low = line["with_low"]
+    high = line["with_high"]
+    if pd.notna(low):
+        verb = "holds" if low - ROUNDING <= paper <= high + ROUNDING else "lacks"
+        text += f", and its interval then, {low:.3f} to {high:.3f}, {verb} the paper's"
+    return f"{text} (errata.csv: {line['row']})"
 
 
 def _true_label_words(true_label: pd.Series) -> pd.Series:
