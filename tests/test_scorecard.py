@@ -705,6 +705,19 @@ def test_pokec_z_says_which_numbers_are_pokec_ns_and_what_the_authors_runs_give(
     assert not others["reason"].str.contains("erratum 5").any()
 
 
+def test_the_errata_have_a_price_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    assert scorecard.load_errata().empty
+    base = errata_row(arm="base", before=2.2, after=2.25, row="of the base")
+    lines = pd.concat([errata_row(), base]).drop(columns=["with_low", "with_high"])
+    lines.assign(paper=2.5).to_csv(tmp_path / "errata.csv", index=False)
+    found = scorecard.load_errata()
+    price = found[found["quantity"] == "price"].iloc[0]
+    assert price["before"] == pytest.approx(0.165) and price["arm"] == "cf"
+    assert price["after"] == pytest.approx(0.204) and price["paper"] == 0
+    assert price["row"] == "composed_tuning/daps − of the base"
+
+
 # what is missing
 
 

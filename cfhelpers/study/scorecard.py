@@ -89,7 +89,7 @@ def load_errata() -> pd.DataFrame:
     path = paths.RESULTS / errata_moves.FILE
     if not path.exists():
         return pd.DataFrame()
-    moved = pd.read_csv(path)
+    moved = _with_prices(pd.read_csv(path))
     training = paths.RESULTS / errata_runs.TRAINING_FILE
     if not training.exists():
         return moved.assign(with_low=np.nan, with_high=np.nan)
@@ -99,6 +99,19 @@ def load_errata() -> pd.DataFrame:
     keys = ["erratum", *errata_runs.NUMBER]
     found = found[[*keys, "with_low", "with_high"]]
     return moved.merge(found, how="left", on=keys, validate="many_to_one")
+
+
+def _with_prices(moved: pd.DataFrame) -> pd.DataFrame:
+    """The errata's table with the price too: CF's efficiency − the base predictor's."""
+    setting = ["erratum", "score", "metric", "c", "classwise"]
+    sizes = moved[moved["quantity"] == "efficiency"]
+    cf = sizes[sizes["arm"] == Arm.CF]
+    base = sizes[sizes["arm"] == Arm.BASE]
+    both = cf.merge(base, on=setting, suffixes=("", "_base"))
+    prices = both.assign(quantity=PRICE, row=both["row"] + " − " + both["row_base"])
+    for name in ("before", "after", "paper"):
+        prices[name] = both[name] - both[f"{name}_base"]
+    return pd.concat([moved, prices[moved.columns]], ignore_index=True)
 
 
 def scorecard(
