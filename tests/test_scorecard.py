@@ -233,7 +233,7 @@ def test_the_interval_is_students_for_one_more_mean():
     low, high = judging.prediction_interval([2.0, 2.1, 2.2])
     half = 4.302653 * 0.1 * (1 + 1 / 3) ** 0.5
     assert (low, high) == (pytest.approx(2.1 - half), pytest.approx(2.1 + half))
-    assert np.isnan(judging.prediction_interval([2.0])).all()
+    assert np.isnan(judging.prediction_interval([2.0, 2.1])).all()
     with pytest.raises(ValueError, match="means: "):
         judging.prediction_interval([2.0, np.nan])
 
@@ -306,15 +306,14 @@ def test_outside_of_a_wide_interval_a_number_still_differs(reported):
     assert found["status"] == "differs"
 
 
-def test_one_training_split_cannot_tell(reported):
-    found = one(
-        scorecard.scorecard(reported, tidy(), NOTHING),
-        **CREDIT,
-        arm="cf",
-        quantity="efficiency",
-    )
-    assert found["status"] == "cannot tell" and found["training_splits"] == 0
-    assert found["reason"] == "one training split gives no interval"
+@pytest.mark.parametrize("m", [0, 1, 2])
+def test_fewer_than_three_training_splits_cannot_tell(reported, m):
+    rows = tidy()
+    others = training(rows, m=m) if m else NOTHING
+    card = scorecard.scorecard(reported, rows, NOTHING, others)
+    found = one(card, **CREDIT, arm="cf", quantity="efficiency")
+    assert found["status"] == "cannot tell" and found["training_splits"] == m
+    assert found["reason"] == "too few training splits for an interval"
 
 
 @pytest.mark.parametrize(

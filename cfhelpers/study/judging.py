@@ -17,6 +17,7 @@ from cfhelpers.control import Guarantee
 from cfhelpers.study.names import Arm, DataKind
 
 CONFIDENCE = 0.95
+LEAST_SPLITS = 3  # with fewer training splits there is no interval: t(.975, 1) is 12.7
 EFFICIENCY_TOLERANCE = 0.05  # the older rule, beside: relative to the paper's number
 DISPARITY_TOLERANCE = 0.05  # absolute, of a difference or a ratio
 TIE = 0.005  # two numbers that are no farther apart count as equal
@@ -52,7 +53,7 @@ def prediction_interval(means: ArrayLike) -> tuple[float, float]:
     Returns
     -------
     low, high : float
-        mean ± t(.975, m − 1) · sd · √(1 + 1/m); NaN where m < 2.
+        mean ± t(.975, m − 1) · sd · √(1 + 1/m); NaN where m < 3.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def prediction_interval(means: ArrayLike) -> tuple[float, float]:
     """
     values = as_float_column(means, "means").astype(float)
     m = len(values)
-    if m < 2:
+    if m < LEAST_SPLITS:
         return np.nan, np.nan
     half = _half_width(values.std(ddof=1), m)
     return float(values.mean() - half), float(values.mean() + half)
@@ -170,6 +171,7 @@ def yardsticks(values: pd.DataFrame) -> pd.DataFrame:
     )
     found["sd_resplits"] = by_setting["std"].mean()
     half = _half_width(found["sd_training"], found["training_splits"])
+    half = half.where(found["training_splits"] >= LEAST_SPLITS)
     found = found.assign(low=found["mean"] - half, high=found["mean"] + half)
     measured = ["training_splits", "low", "high", "sd_training", "sd_resplits"]
     return found[measured].reset_index()

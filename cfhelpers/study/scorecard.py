@@ -334,7 +334,7 @@ def _reasons(
     batch_gcp = BATCH_GCP + _true_label_words(true_label).where(is_disparity, "")
     is_batch_gcp = card["arm"] == Arm.BATCH_GCP
     is_other = status == "other records"
-    has_interval = card["training_splits"] > 1
+    has_interval = card["low"].notna()
     is_inside = card["inside"].fillna(False).astype(bool)
     is_open = status.isin(["close", "differs"])
     causes = _tested_causes(card, errata)
@@ -492,7 +492,7 @@ def placebo(card: pd.DataFrame, training_rows: pd.DataFrame) -> pd.DataFrame:
         that lie within the interval of their own score and of another, and by the older
         rule within the tolerance of both.
     """
-    judged = card[card["status"].isin(JUDGED) & (card["training_splits"] > 1)]
+    judged = card[card["status"].isin(JUDGED) & card["low"].notna()]
     values = measured_values(training_rows)
     intervals = yardsticks(values).merge(our_numbers(values), on=SETTING)
     intervals = intervals.rename(columns={"score": "beside"})
@@ -522,7 +522,7 @@ def simulated_placebo(
         As of `placebo`. Simulated records have one training split: their interval is as
         wide as the real one.
     """
-    beside = card[(card["status"] == "other records") & (card["training_splits"] > 1)]
+    beside = card[(card["status"] == "other records") & card["low"].notna()]
     wanted = _wanted_settings(beside).assign(paper=beside["paper"])
     values = measured_values(training_rows)
     real = yardsticks(values).merge(our_numbers(values), on=SETTING)
