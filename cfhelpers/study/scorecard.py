@@ -348,7 +348,7 @@ def _reasons(
             (status == "cannot tell") & has_interval,
         ),
         (
-            "one training split gives no interval",
+            "too few training splits for an interval",
             (status == "cannot tell") & ~has_interval,
         ),
         ("would be within the interval", is_other & has_interval & is_inside),
