@@ -189,6 +189,17 @@ def test_before_is_what_the_rows_of_credit_say(stored, root):
         assert row["before"] == pytest.approx(mean[prefix + row["quantity"]], abs=1e-6)
 
 
+def test_alone_only_self_loops_let_the_base_sets_of_daps_end_larger(stored):
+    own = stored.query("score == 'daps' and arm == 'base' and quantity == 'efficiency'")
+    parity = own[own["metric"] == "demographic_parity"]
+    first = parity[parity["c"] == 0.05].groupby("erratum")[["after", "paper"]].first()
+    proxy = own[(own["metric"] == errata_runs.PROXY) & (own["c"] == 0.2)]
+    last = proxy.groupby("erratum")[["after", "paper"]].first()
+    is_larger = last > first
+    assert set(is_larger.index[is_larger["after"]]) == {"self_loops", "together"}
+    assert is_larger["paper"].all()
+
+
 # The yardstick
 
 
@@ -278,3 +289,11 @@ def test_the_papers_impact_is_inside_with_composed_tuning_and_outside_without(tr
     inside = impact.groupby(["tuning", "quantity"])["inside"].agg(["sum", "size"])
     assert inside.loc["composed_tuning", "sum"].tolist() == [3, 3]
     assert inside.loc[("none", "efficiency"), "sum"] == 0
+
+
+def test_with_loops_and_halves_added_fewer_base_gaps_are_inside(training):
+    judged = errata_moves.intervals(training)
+    gaps = judged[(judged["arm"] == "base") & (judged["quantity"] == "disparity")]
+    inside = gaps.groupby("tuning")["inside"].mean()
+    assert inside["none"] < inside[errata_runs.RELEASE_TUNING]
+    assert inside[errata_runs.RELEASE_TUNING] < inside["composed_tuning"] == 1
