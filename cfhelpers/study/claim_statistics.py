@@ -76,6 +76,30 @@ def share_not_worse_than_average(settings: pd.DataFrame) -> float:
     return share_not_worse(settings.assign(base_disparity=average))
 
 
+def share_not_farther_beyond(settings: pd.DataFrame) -> float:
+    """The share of bars that are no farther above c than the base predictor's.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+        A gap at c or below is not above it, however small. A difference of no more than
+        TIE counts as none.
+
+    Examples
+    --------
+    >>> bars = {"disparity": [0.10, 0.12], "base_disparity": [0.2, 0.1], "c": 0.1}
+    >>> share_not_farther_beyond(pd.DataFrame(bars))
+    0.5
+    """
+    above = (settings["disparity"] - settings["c"]).clip(lower=0)
+    base_above = (settings["base_disparity"] - settings["c"]).clip(lower=0)
+    return float((above <= base_above + TIE + ROUNDING).mean())
+
+
 def share_of_steps_up(settings: pd.DataFrame) -> float:
     """The share of steps from one c to the next in which the gap rises with c.
 
@@ -243,6 +267,21 @@ def share_smaller_classwise(settings: pd.DataFrame) -> float:
     return float((sizes[True] <= sizes[False] + TIE + ROUNDING).mean())
 
 
+def smallest_saving_classwise(settings: pd.DataFrame) -> float:
+    """By how many labels sets are smaller with a λ per class, where it is least.
+
+    Parameters
+    ----------
+    settings : DataFrame
+
+    Returns
+    -------
+    float
+    """
+    sizes = _single_and_classwise(settings, "efficiency")
+    return float((sizes[False] - sizes[True]).min())
+
+
 def excess_gap_classwise(settings: pd.DataFrame) -> float:
     """How much larger gaps are with a λ per class than with one, on average.
 
@@ -302,21 +341,34 @@ def _graph_minus_others(settings: pd.DataFrame, values: pd.Series) -> float:
 
 
 def cfgnn_behind_the_best(settings: pd.DataFrame) -> float:
-    """How much larger CFGNN's base sets are than those of the best other score.
+    """How far CFGNN's base is behind the best other score: in size or in ratio.
 
     Parameters
     ----------
     settings : DataFrame
+        Of disparate impact.
 
     Returns
     -------
     float
-        Negative where CFGNN's are the smallest.
+        The larger of two amounts: by which another score's sets are smaller, and by which
+        another score's ratio is higher. Negative where CFGNN is the best in both.
+
+    Examples
+    --------
+    >>> bars = {"score": ["cfgnn", "aps"], "base_efficiency": [2.0, 2.2]}
+    >>> bars = pd.DataFrame(bars | {"base_disparity": [0.6, 0.7]})
+    >>> round(cfgnn_behind_the_best(bars), 3)
+    0.1
     """
-    sizes = settings.groupby("score")["base_efficiency"].mean()
-    if "cfgnn" not in sizes:
+    means = settings.groupby("score")[["base_efficiency", "base_disparity"]].mean()
+    if "cfgnn" not in means.index:
         return np.nan
-    return float(sizes["cfgnn"] - sizes.drop("cfgnn").min())
+    own = means.loc["cfgnn"]
+    others = means.drop("cfgnn")
+    in_size = own["base_efficiency"] - others["base_efficiency"].min()
+    in_ratio = others["base_disparity"].max() - own["base_disparity"]
+    return float(max(in_size, in_ratio))
 
 
 def graph_models_behind(settings: pd.DataFrame) -> float:
@@ -387,8 +439,8 @@ def batch_gcp_wider(settings: pd.DataFrame) -> float:
     return float((others - settings["disparity"]).min())
 
 
-def largest_batch_gcp_ratio(settings: pd.DataFrame) -> float:
-    """The largest disparate impact that BatchGCP reaches.
+def others_above_c(settings: pd.DataFrame) -> float:
+    """How far the smaller of base's and BatchGCP's gap is above c, at least.
 
     Parameters
     ----------
@@ -398,8 +450,16 @@ def largest_batch_gcp_ratio(settings: pd.DataFrame) -> float:
     Returns
     -------
     float
+        Negative where one of the two is below c.
+
+    Examples
+    --------
+    >>> bars = {"batch_gcp_disparity": [0.3], "base_disparity": [0.25], "c": [0.2]}
+    >>> round(others_above_c(pd.DataFrame(bars)), 3)
+    0.05
     """
-    return float(settings["batch_gcp_disparity"].max())
+    others = settings[["batch_gcp_disparity", "base_disparity"]].min(axis=1)
+    return float((others - settings["c"]).min())
 
 
 def pooled_coverage(settings: pd.DataFrame) -> float:

@@ -1,9 +1,10 @@
 """Sentences of the paper, each with the statistic that decides it.
 
 The statistic and its bound follow the sentence's words and stand in code; a rule that was
-changed after its value had been seen says so. A claim
-about a figure is decided by the numbers behind the figure, where the authors stored them;
-a claim about the method by our runs on real records. Simulated records decide nothing.
+changed after its value had been seen says so. A sentence that only describes a figure or
+table is decided by the authors' numbers; one that says something about a method by our
+runs on real records, and so is one for which the authors stored nothing. Simulated
+records decide nothing.
 """
 
 import os
@@ -28,7 +29,7 @@ SETTING = ["dataset", "attribute", "classwise", "score", "metric", "c"]
 MEANS = ["coverage", "efficiency", "disparity"]
 MEANS += [f"base_{name}" for name in MEANS]
 PROXY = "predictive_parity_proxy"
-NOT_RUN = "not run"
+NO_NUMBERS = "no numbers"
 EXACT = "exact"
 COLUMNS = ["id", "sentence", "place", "statistic", "rule", "decided_by", "records"]
 COLUMNS += ["over", "value", "low", "high", "verdict", "reason"]
@@ -51,6 +52,7 @@ class Source(StrEnum):
     COVERAGES = "the authors' stored coverages"
     OURS = "our runs"
     BATCH_GCP = "our runs of BatchGCP"
+    AUTHORS_GROUPS = "the authors' coverages per group under BatchGCP"
     GROUPS = "our coverages per group under BatchGCP"
     FULL_SETS = "full sets for Pokec-n's test labels"
     ARITHMETIC = "arithmetic"
@@ -86,7 +88,9 @@ class Claim:
     limits : (float, float)
         What the statistic can be: 0 and 1 for a share. Intervals end there.
     lacks : str
-        What was not run, where that is known.
+        What was not run or not stored, where that is known.
+    note : str
+        What else the reader should know of the value: a sentence.
     revised : str
         What the rule was before, and what it said, if it was changed after its value had
         been seen.
@@ -111,6 +115,7 @@ class Claim:
     form: str = ".3f"
     limits: tuple[float, float] = (-np.inf, np.inf)
     lacks: str = ""
+    note: str = ""
     revised: str = ""
 
     def __post_init__(self) -> None:
@@ -356,6 +361,7 @@ def evidence(
         Source.COVERAGES: authors.pokec_coverages(),
         Source.OURS: our_settings(training_rows),
         Source.BATCH_GCP: batch_gcp_settings(batch_rows),
+        Source.AUTHORS_GROUPS: group_settings(batch_rows.iloc[:0]),  # none are stored
         Source.GROUPS: group_settings(batch_rows),
         Source.FULL_SETS: full_set_settings(),
         Source.ARITHMETIC: pd.DataFrame({"n": [1000], "p": [0.5]}),
@@ -379,7 +385,7 @@ def measure(claim: Claim, source: Source, settings: pd.DataFrame) -> Measured:
     """
     wanted = claim.printed if source == Source.PRINTED else claim.where
     chosen = select(settings, wanted)
-    missing = Measured(np.nan, np.nan, np.nan, NOT_RUN, NOT_RUN)
+    missing = Measured(np.nan, np.nan, np.nan, NO_NUMBERS, NO_NUMBERS)
     if not len(chosen):
         return missing
     if "unit" not in chosen:
@@ -472,7 +478,7 @@ def evaluate(claims: Sequence[Claim], numbers: Evidence) -> pd.DataFrame:
             "low": deciding.low,
             "high": deciding.high,
             "verdict": str(claim.verdict(deciding.low, deciding.high)),
-            "reason": _reason(claim, deciding),
+            "reason": f"{_reason(claim, deciding)} {claim.note}".rstrip(),
             "verdict_beside": _verdict_beside(claim, measured[1:]),
             "beside": " ".join(beside),
             "revised": claim.revised,
@@ -492,7 +498,7 @@ def _verdict_beside(claim: Claim, others: Sequence[Measured]) -> str:
 def _reason(claim: Claim, found: Measured) -> str:
     """Why the verdict is what it is, in a plain sentence."""
     if found.is_missing:
-        return f"Not run: {claim.lacks or f'{claim.sources[0]} have no rows for it'}."
+        return f"No numbers: {claim.lacks or f'{claim.sources[0]} have none for it'}."
     words = f"{_capitalised(claim.statistic)} is {_value_words(claim, found)}"
     verdict = claim.verdict(found.low, found.high)
     if verdict == Verdict.CANNOT_TELL:
