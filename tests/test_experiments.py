@@ -354,12 +354,18 @@ def test_stored_rows_are_used_for_the_same_records_model_and_settings_alone(
         "features": (replace(data, X=data.X + 1), base, {}),
         "settings of the model": (data, replace(base, parameters={"a": 1}), {}),
         "parts": (data, replace(base, parts=split(data, 8)), {}),
+        "probabilities": (data, replace(base, probs=model_of(data, 5).probs), {}),
         "closeness": (data, base, {"closeness": (0.2,)}),
         "splits": (data, base, {"splits": 2}),
     }
     for why, (other_data, other_base, change) in others.items():
         found = experiments.run(other_data, other_base, **options | change)
         assert (found["coverage"] != 0.123).all(), why
+    for damaged in (rows.iloc[:0], rows.iloc[1:].assign(coverage=0.123)):
+        damaged.to_parquet(stored)
+        found = experiments.run(data, base, **options)
+        assert len(found) == len(rows) and (found["coverage"] != 0.123).all()
+    experiments.save_rows(rows.assign(coverage=0.123))
     monkeypatch.setattr(experiments, "ROWS_VERSION", experiments.ROWS_VERSION + 1)
     assert (experiments.run(data, base, **options)["coverage"] != 0.123).all()
     assert stored.exists()
@@ -386,6 +392,16 @@ def test_training_rows_are_of_real_records_and_of_the_profile_with_the_most(data
     assert set(found["dataset"]) == {"credit"} and set(found["guarantee"]) == {"none"}
     assert sorted(set(found["training_split"])) == [0, 1, 10]  # quick before paper
     assert experiments.load_training_rows("credit", "region").empty
+
+
+def test_a_training_split_of_another_model_is_left_out_with_a_warning(data, base):
+    rows = experiments.run(data, base, splits=1, scores=("tps",), progress=False)
+    rows = rows.assign(dataset="credit", attribute="age", data="the paper's")
+    for seed, model in ((0, "xgboost"), (1, "xgboost"), (2, "gcn")):
+        experiments.save_rows(rows.assign(training_split=seed, model=model))
+    with pytest.warns(UserWarning, match=r"credit_age_2\.parquet: left out"):
+        found = experiments.load_training_rows("credit")
+    assert sorted(set(found["training_split"])) == [0, 1]
 
 
 def test_pokec_z_is_run_on_the_records_of_pokec_n():

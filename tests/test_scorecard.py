@@ -825,7 +825,8 @@ def read(path):
 
 def comparable(card):
     """Texts as plain strings, empty where they are missing; truth values too."""
-    texts = ["source", "data", "records", "profile", "model", "reason", "inside"]
+    texts = ["source", "data", "records", "profile", "model", "reason"]
+    texts += ["inside", "within_tolerance"]
     texts = [name for name in texts if name in card]
     return card.assign(
         **card[texts].astype(object).fillna("").astype(str),
@@ -883,6 +884,24 @@ def test_a_bar_gets_three_words_and_the_price_keeps_its_sign():
     dearer = tidy(**DP, efficiency=2.6, base_efficiency=2.7)
     card = scorecard.bars(dearer, training(dearer, 0.001), stored())
     assert one(card, quantity="price")["status"] == "differs"
+
+
+def test_an_effect_is_that_of_the_same_c():
+    """The authors' base is not the same for every c; a mean over c is another effect."""
+    heights = pd.concat(
+        [stored(base_efficiency=2.5), stored(c=0.2, base_efficiency=2.1, efficiency=2.2)]
+    )
+    card = scorecard.bars(NOTHING, NOTHING, heights)
+    sizes = card[card["quantity"] == "efficiency"].set_index("c")["effect"]
+    assert sizes.round(6).to_dict() == {0.1: 0.1, 0.2: 0.1}
+
+
+def test_an_interval_of_other_records_or_another_model_is_not_taken():
+    rows = tidy(**DP, efficiency=2.6, base_efficiency=2.3)
+    for change in ({"data": "other"}, {"model": "gcn"}):
+        others = training(rows, 0.001).assign(**change)
+        card = scorecard.bars(rows, others, stored())
+        assert card["low"].isna().all() and (card["status"] == "cannot tell").all()
 
 
 def test_the_price_has_its_own_interval():

@@ -579,8 +579,8 @@ def run(
     """The tidy rows of a dataset: every score on every split.
 
     Rows that are stored in results/runs for the same records, model and settings are
-    read. What is computed is kept in artifacts/ at once, so that a run that was stopped
-    goes on where it was.
+    read, if the model is as good on the test rows as theirs was. What is computed is kept
+    in artifacts/ at once, so that a run that was stopped goes on where it was.
 
     Parameters
     ----------
@@ -610,9 +610,10 @@ def run(
     facts = run_facts(dataset, base, profile, reported_as)
     key = rows_key(dataset, base.parts, base.model, base.parameters, base.seed, settings)
     path = rows_path(profile, facts["dataset"], facts["attribute"], base.seed)
-    stored = None if fresh else read_stored(path, key)
-    if stored is not None:
-        return stored
+    log_loss = log_loss_of_test(dataset, base)
+    stored = None if fresh else read_stored(path, key, count_rows(settings))
+    if stored is not None and np.allclose(stored["test_log_loss"], log_loss, rtol=1e-3):
+        return stored.assign(**facts)
     pairs = list(product(range(splits), scores))
     parts = []
     for split, score in tqdm(
@@ -640,7 +641,7 @@ def run(
         training_split=base.seed,
         n_labelled=int((dataset.y >= 0).sum()),
         test_accuracy=base.accuracy["test"],
-        test_log_loss=log_loss_of_test(dataset, base),
+        test_log_loss=log_loss,
         key=key,
     )
     return rows[[*KEYS, *rows.columns.difference(KEYS, sort=False)]]
@@ -686,7 +687,7 @@ def run_training_splits(
         parts = split_rows(dataset, seed)
         key = rows_key(dataset, parts, base.model, base.parameters, seed, settings)
         path = rows_path(profile, reported_as or dataset.name, attribute, seed)
-        rows = read_stored(path, key)
+        rows = read_stored(path, key, count_rows(settings))
         if rows is None:
             model = models.base_model(
                 dataset,
@@ -751,7 +752,7 @@ def rows_key(
         "seed": seed,
         "settings": dict(settings),
     }
-    return fingerprint(json.dumps(whole, sort_keys=True))
+    return fingerprint(json.dumps(whole, sort_keys=True, default=np.ndarray.tolist))
 
 
 def run_settings(
@@ -784,6 +785,33 @@ def run_settings(
         "cfgnn": tuned or presets.preset(dataset, "cfgnn"),
         "options": dict(options),
     }
+
+
+def count_rows(settings: Mapping[str, Any]) -> int:
+    """How many rows a run with these settings has.
+
+    Parameters
+    ----------
+    settings : mapping
+        Of `run_settings`.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> count_rows({"splits": 10, "scores": ["aps"], "options": {}})
+    840
+    """
+    options = settings["options"]
+    n_closeness = 0
+    for metric in options.get("metrics", GRID_METRICS):
+        n_closeness += len(asked_closeness(metric, options.get("closeness", CLOSENESS)))
+    n_kinds = len(options.get("classwise", (False, True)))
+    n_guarantees = len(options.get("guarantees", GUARANTEES))
+    n_units = settings["splits"] * len(settings["scores"])
+    return n_units * n_closeness * n_kinds * n_guarantees
 
 
 def log_loss_of_test(dataset: Dataset, base: models.BaseModel) -> float:

@@ -35,6 +35,7 @@ STATUSES = (
 JUDGED = STATUSES[:4]
 SETTING = ["dataset", "attribute", "classwise", "score", "arm", "metric", "c", "quantity"]
 MADE_BY = ["source", "data", "records", "profile", "model"]
+SAME_RUN = ["data", "model"]  # an interval belongs to the records and the kind of model
 QUANTITIES = ("efficiency", "disparity")
 PRICE = "price"  # a third quantity: efficiency of CF − efficiency of the base predictor
 TRUE_LABEL = "true label"  # a fourth: BatchGCP's disparity on the true label
@@ -160,12 +161,13 @@ def yardsticks(values: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        SETTING, `training_splits`, `low` and `high`, and the deviations of a number over
-        training splits (`sd_training`) and over re-splits of one model (`sd_resplits`).
+        SETTING and SAME_RUN, `training_splits`, `low` and `high`, and the deviations of a
+        number over training splits (`sd_training`) and over re-splits of one model
+        (`sd_resplits`).
     """
-    by_model = values.groupby([*SETTING, "training_split"])["value"]
+    by_model = values.groupby([*SETTING, *SAME_RUN, "training_split"])["value"]
     means = by_model.agg(["mean", "std"]).reset_index()
-    by_setting = means.groupby(SETTING)
+    by_setting = means.groupby([*SETTING, *SAME_RUN])
     found = by_setting["mean"].agg(
         mean="mean", sd_training="std", training_splits="count"
     )
@@ -223,7 +225,8 @@ def judge(card: pd.DataFrame) -> pd.DataFrame:
     is_below = card["paper"] < card["low"] - ROUNDING
     is_above = card["paper"] > card["high"] + ROUNDING
     inside = (has_interval & ~is_below & ~is_above).astype("boolean").mask(~has_interval)
-    is_wide = card["high"] - card["low"] > effect + ROUNDING
+    is_narrow = card["high"] - card["low"] <= effect + ROUNDING
+    is_measured = card["ours"].notna()
     tolerance = older_tolerance(card)
     difference = card["ours"] - card["paper"]
     same = (conclusions(card, "paper") == conclusions(card, "ours")).all(axis=1)
@@ -232,17 +235,18 @@ def judge(card: pd.DataFrame) -> pd.DataFrame:
         "simulated": card["data"] == DataKind.SIMULATED,
         "untraceable": card["score"] == "raps",
         "other records": card["data"] == DataKind.OTHER,
-        "cannot tell": (~has_interval & card["ours"].notna())
-        | (inside.fillna(False) & is_wide),
-        "match": inside.fillna(False),
-        "close": same & card["ours"].notna(),
+        "cannot tell": is_measured
+        & (~has_interval | (inside.fillna(False) & ~is_narrow)),
+        "match": is_measured & inside.fillna(False),
+        "close": is_measured & same,
     }
     conditions = [condition.astype(bool) for condition in words.values()]
+    is_within = (difference.abs() <= tolerance + ROUNDING).astype("boolean")
     return card.assign(
         effect=effect,
         inside=inside,
         tolerance=tolerance,
-        within_tolerance=difference.abs() <= tolerance + ROUNDING,
+        within_tolerance=is_within.mask(tolerance.isna()),
         status=np.select(conditions, list(words), "differs"),
     )
 
@@ -268,6 +272,8 @@ def older_tolerance(card: pd.DataFrame) -> pd.Series:
 def compared(card: pd.DataFrame, which: str) -> pd.Series:
     """A number minus the base predictor's; of the base predictor's, minus CF's.
 
+    At the same c; where the other has no number there, as in Tab 4, its mean over c.
+
     Parameters
     ----------
     card : DataFrame
@@ -282,11 +288,13 @@ def compared(card: pd.DataFrame, which: str) -> pd.Series:
     value = card[which]
     names = ("table", "dataset", "attribute", "classwise", "score", "metric", "quantity")
     setting = [card[name] for name in names]
-    means = {}
+    at_c = [*setting, closeness(card)]
+    others = {}
     for arm in (Arm.BASE, Arm.CF):
         own = value.where(card["arm"] == arm)
-        means[arm] = own.groupby(setting).transform("mean")
-    other = means[Arm.BASE].where(card["arm"] != Arm.BASE, means[Arm.CF])
+        same_c = own.groupby(at_c).transform("mean")
+        others[arm] = same_c.fillna(own.groupby(setting).transform("mean"))
+    other = others[Arm.BASE].where(card["arm"] != Arm.BASE, others[Arm.CF])
     return value - other.mask(card["quantity"] == PRICE, 0)
 
 

@@ -19,8 +19,10 @@ from cfhelpers.study.judging import (
     PRICE,
     QUANTITIES,
     ROUNDING,
+    SAME_RUN,
     SETTING,
     STATUSES,
+    TIE,
     TRUE_LABEL,
     closeness,
     judge,
@@ -98,6 +100,10 @@ def load_errata() -> pd.DataFrame:
     found = found.rename(columns=names)
     keys = ["erratum", *errata_runs.NUMBER]
     found = found[[*keys, "with_low", "with_high"]]
+    # The base predictor's numbers are the same for a single λ and for classwise ones.
+    base = found[found["arm"] == Arm.BASE]
+    found = pd.concat([found, base.assign(classwise=~base["classwise"].astype(bool))])
+    found = found.drop_duplicates(keys)
     return moved.merge(found, how="left", on=keys, validate="many_to_one")
 
 
@@ -283,7 +289,9 @@ def _beside(
     ours = wanted.merge(
         our_numbers(values), how="left", on=SETTING, validate="many_to_one"
     )
-    spread = wanted.merge(intervals, how="left", on=SETTING, validate="many_to_one")
+    of_run = wanted.assign(**ours[SAME_RUN])
+    keys = [*SETTING, *SAME_RUN]
+    spread = of_run.merge(intervals, how="left", on=keys, validate="many_to_one")
     is_real = ours["data"].isin([DataKind.PAPERS, DataKind.OTHER])
     spread = spread.where(is_real)
     return card.join(ours[["ours", "sd", *MADE_BY]]).assign(
@@ -400,7 +408,7 @@ def _tested_causes(card: pd.DataFrame, errata: pd.DataFrame | None) -> pd.Series
     paper = card["paper"]
     nearer = (shown["before"] - paper).abs() - (shown["after"] - paper).abs()
     texts = [_cause(line, number) for line, number in zip(lines, paper, strict=True)]
-    is_shown = (card["dataset"] == "credit") & (nearer > ROUNDING)
+    is_shown = (card["dataset"] == "credit") & (nearer > TIE)
     return nothing.mask(is_shown, pd.Series(texts, card.index, dtype=object))
 
 
@@ -493,8 +501,10 @@ def placebo(card: pd.DataFrame, training_rows: pd.DataFrame) -> pd.DataFrame:
         rule within the tolerance of both.
     """
     judged = card[card["status"].isin(JUDGED) & card["low"].notna()]
+    if "measurement" in judged:
+        judged = judged.drop_duplicates("measurement")
     values = measured_values(training_rows)
-    intervals = yardsticks(values).merge(our_numbers(values), on=SETTING)
+    intervals = yardsticks(values).merge(our_numbers(values), on=[*SETTING, *SAME_RUN])
     intervals = intervals.rename(columns={"score": "beside"})
     setting = [name for name in SETTING if name != "score"]
     wanted = _wanted_settings(judged).assign(paper=judged["paper"])
@@ -525,9 +535,12 @@ def simulated_placebo(
     beside = card[(card["status"] == "other records") & card["low"].notna()]
     wanted = _wanted_settings(beside).assign(paper=beside["paper"])
     values = measured_values(training_rows)
-    real = yardsticks(values).merge(our_numbers(values), on=SETTING)
+    real = yardsticks(values).merge(our_numbers(values), on=[*SETTING, *SAME_RUN])
     real = real[[*SETTING, "low", "high", "ours"]]
-    made_up = measured_values(rows[rows["data"] == DataKind.SIMULATED])
+    made_up = rows
+    if len(rows):
+        made_up = rows[rows["data"] == DataKind.SIMULATED]
+    made_up = measured_values(made_up)
     simulated = our_numbers(made_up)[[*SETTING, "ours"]]
     moved = real.merge(simulated, on=SETTING, suffixes=("_real", ""))
     shift = moved["ours"] - moved["ours_real"]
@@ -542,11 +555,12 @@ def _shares_inside(pairs: pd.DataFrame, is_own: pd.Series, other: str) -> pd.Dat
     is_low = pairs["paper"] < pairs["low"] - ROUNDING
     is_high = pairs["paper"] > pairs["high"] + ROUNDING
     apart = (pairs["ours"] - pairs["paper"]).abs()
+    tolerance = older_tolerance(pairs)
     whose = pd.Series(np.where(is_own, "own", other), pairs.index)
     table = pairs.assign(
         whose=whose,
         interval=~is_low & ~is_high,
-        tolerance=apart <= older_tolerance(pairs) + ROUNDING,
+        tolerance=(apart <= tolerance + ROUNDING).astype(float).mask(tolerance.isna()),
     )
     by = table.groupby(["arm", "quantity", "whose"])
     shares = by[["interval", "tolerance"]].mean()

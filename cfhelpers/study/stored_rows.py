@@ -5,6 +5,7 @@ training split 0 are in results/runs/<profile>; those of the others, by the pape
 alone, in results/runs/<profile>/training.
 """
 
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -63,7 +64,7 @@ def save_rows(rows: pd.DataFrame) -> Path:
     return path
 
 
-def read_stored(path: Path, key: str) -> pd.DataFrame | None:
+def read_stored(path: Path, key: str, n_rows: int) -> pd.DataFrame | None:
     """The rows in a file, if they were made for this key.
 
     Parameters
@@ -71,19 +72,21 @@ def read_stored(path: Path, key: str) -> pd.DataFrame | None:
     path : Path
     key : str
         Of `experiments.rows_key`.
+    n_rows : int
+        How many there must be.
 
     Returns
     -------
     DataFrame or None
-        None where there is no file, or one that cannot be read or has another key.
+        None where there is no file, or one that cannot be read or has another key or
+        another number of rows.
     """
     try:
         rows = pd.read_parquet(path)
-    except (OSError, ValueError):
+        is_own = len(rows) == n_rows and (rows["key"] == key).all()
+    except Exception:  # absent or damaged, in whatever way: computed again
         return None
-    if "key" not in rows or (rows["key"] != key).any():
-        return None
-    return rows
+    return rows if is_own else None
 
 
 def load_rows(
@@ -136,7 +139,9 @@ def load_training_rows(
     -------
     DataFrame
         The column `training_split` tells them apart. Of several profiles the one with
-        the most training splits is taken. Empty where nothing is stored.
+        the most training splits is taken. A file of another model or of other records
+        than those of training split 0 is left out, with a warning. Empty where nothing
+        is stored.
 
     Examples
     --------
@@ -162,10 +167,29 @@ def _all_splits(profile: str, dataset: str, attribute: str) -> list[pd.DataFrame
         return []
     pattern = rows_path(profile, dataset, attribute, 1).name.replace("_1.", "_[0-9]*.")
     others = sorted((first.parent / "training").glob(pattern))
-    parts = []
-    for path in (first, *others):
+    rows = pd.read_parquet(first)
+    made_of = _made_of(rows)
+    parts = [rows]
+    for path in others:
         rows = pd.read_parquet(path)
+        seed = int(path.stem.rpartition("_")[2])
+        if _made_of(rows) == made_of and (rows["training_split"] == seed).all():
+            parts.append(rows)
+        else:
+            warnings.warn(
+                f"{path.name}: left out, since it has another model or other records "
+                f"than {first.name}, or belongs to another training split",
+                stacklevel=3,
+            )
+    wanted = []
+    for rows in parts:
         is_wanted = rows["guarantee"] == Guarantee.NONE
         is_wanted &= rows["data"] != DataKind.SIMULATED
-        parts.append(rows[is_wanted])
-    return [rows for rows in parts if len(rows)]
+        wanted.append(rows[is_wanted])
+    return [rows for rows in wanted if len(rows)]
+
+
+def _made_of(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Of which records and by which model rows were made."""
+    names = ["dataset", "attribute", "records", "model", "parameters"]
+    return sorted(set(map(tuple, rows[names].astype(str).to_numpy())))
