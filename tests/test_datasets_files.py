@@ -393,6 +393,23 @@ def test_a_stop_between_table_and_description_is_made_good(server, cache, openml
     assert server.asked.count("/data/v1/download/22101666/ACSIncome.arff") == 1
 
 
+def test_what_is_damaged_in_the_cache_is_named(server, cache, openml):
+    serve_openml(server, arff(openml))
+    load_dataset("acs_income", "openml")
+    (cache / "openml/43141.json").write_text("{")
+    with pytest.raises(DownloadError, match=r"43141\.parquet: damaged, or 43141\.json"):
+        load_dataset("acs_income", "openml")
+
+
+def test_a_table_without_its_checksum_is_checked_when_it_is_read(server, cache, openml):
+    serve_openml(server, arff(openml))
+    load_dataset("acs_income", "openml")
+    (cache / "openml/43141.parquet.sha256").unlink()
+    openml.iloc[:5].to_parquet(cache / "openml/43141.parquet")
+    with pytest.raises(DownloadError, match="5 rows; wanted 2,000"):
+        load_dataset("acs_income", "openml")
+
+
 def test_blanks_are_read_and_quoted_names_are_understood(server, openml):
     openml.iloc[3, openml.columns.get_loc("COW")] = np.nan
     body = arff(openml).replace(b"@ATTRIBUTE COW REAL", b"@attribute 'COW' NUMERIC")
@@ -421,6 +438,14 @@ DAMAGED = {
     ),
     "no race": (lambda t: arff(t.assign(RAC1P=np.nan)), "RAC1P is nan in row 0"),
     "text among numbers": (with_text, "not the file that was expected"),
+    "a field too many": (
+        lambda t: arff(t.assign(more=1)).replace(b"@ATTRIBUTE more REAL\n", b""),
+        "rows of 13 fields, and 12 columns in the header",
+    ),
+    "a column without a name": (
+        lambda t: arff(t).replace(b"@ATTRIBUTE COW REAL", b"@ATTRIBUTE"),
+        "an @ATTRIBUTE without a name",
+    ),
     "the header alone": (lambda t: arff(t).partition(b"@DATA")[0], "no @DATA"),
 }
 
@@ -472,7 +497,16 @@ def test_a_wrong_description_is_refused(server, cache, openml, change, message):
     assert held(cache / "openml") == []
 
 
-@pytest.mark.parametrize("answer", [b"not json", b"[]", b'{"error": {"code": "111"}}'])
+NO_DESCRIPTIONS = [
+    b"not json",
+    b"[]",
+    b'{"error": {"code": "111"}}',
+    b'{"data_set_description": null}',
+    b'{"data_set_description": "text"}',
+]
+
+
+@pytest.mark.parametrize("answer", NO_DESCRIPTIONS)
 def test_an_answer_that_is_no_description_is_refused(server, cache, openml, answer):
     server.pages["43141"] = answer
     with pytest.raises(DownloadError, match="no description of a table"):

@@ -12,6 +12,7 @@ import pandas as pd
 
 from cfhelpers import paths
 from cfhelpers.datasets._files import (
+    DownloadError,
     fetch,
     fetch_text,
     is_kept,
@@ -53,8 +54,16 @@ def fetch_table(
     note = path.with_suffix(".json")
     if not is_kept(path) or not note.exists():
         _download_table(data_id, path, note, check)
-    description = parse_description(note.read_text(encoding="utf-8"), data_id)
-    return pd.read_parquet(path), description
+    try:
+        description = parse_description(note.read_text(encoding="utf-8"), data_id)
+        table = pd.read_parquet(path)
+        check(table)
+    except (OSError, ValueError) as error:
+        raise DownloadError(
+            f"{path}: damaged, or {note.name} beside it ({error}); "
+            "delete both to download them anew"
+        ) from error
+    return table, description
 
 
 def _download_table(
@@ -74,7 +83,7 @@ def _download_table(
     def check_kept(kept: Path) -> None:
         check(pd.read_parquet(kept))
 
-    fetch(stated["url"], path, check_kept, unpack)
+    fetch(str(stated["url"]), path, check_kept, unpack)
     with paths.atomic_write(note) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -104,7 +113,13 @@ def parse_description(text: str, data_id: int) -> dict[str, Any]:
         stated = json.loads(text)["data_set_description"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError("the answer is no description of a table") from error
-    absent = [name for name in STATED if not stated.get(name)]
+    if not isinstance(stated, dict):
+        raise ValueError("the answer is no description of a table")
+    absent = []
+    for name in STATED:
+        value = stated.get(name)
+        if not value or not isinstance(value, str | int):
+            absent.append(name)
     if absent:
         raise ValueError(f"the description states no {', '.join(absent)}")
     if str(stated["id"]) != str(data_id):
@@ -116,7 +131,7 @@ def check_md5(path: Path, expected: str) -> None:
     """A ValueError for a file whose MD5 is not the expected one."""
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, "md5").hexdigest()
-    if found != expected.lower():
+    if found != str(expected).lower():
         raise ValueError(f"its MD5 is {found}; the description states {expected}")
 
 
@@ -134,6 +149,7 @@ def read_arff(path: Path) -> pd.DataFrame:
     """
     with open(path, encoding="utf-8") as file:
         columns = _columns_of_header(file)
+        _check_fields(file, columns)
         table = pd.read_csv(
             file,
             header=None,
@@ -146,13 +162,27 @@ def read_arff(path: Path) -> pd.DataFrame:
     return table.apply(pd.to_numeric).astype("float64")
 
 
+def _check_fields(file: TextIO, columns: list[str]) -> None:
+    """The first row must have a field for every column; the file stays where it is."""
+    here = file.tell()
+    fields = file.readline().strip().split(",")
+    file.seek(here)
+    if fields != [""] and len(fields) != len(columns):
+        raise ValueError(
+            f"rows of {len(fields)} fields, and {len(columns)} columns in the header"
+        )
+
+
 def _columns_of_header(file: TextIO) -> list[str]:
     """The names of the columns; the file is then at its first row."""
-    columns = []
+    columns: list[str] = []
     for line in iter(file.readline, ""):
-        keyword = line.strip().split(" ")[0].upper()
-        if keyword == "@ATTRIBUTE":
-            columns.append(shlex.split(line)[1])
-        elif keyword == "@DATA":
+        words = shlex.split(line) if line.startswith("@") else []
+        keyword = words[0].upper() if words else ""
+        if keyword == "@DATA":
             return columns
+        if keyword == "@ATTRIBUTE":
+            if len(words) < 2:
+                raise ValueError("an @ATTRIBUTE without a name in the ARFF file")
+            columns.append(words[1])
     raise ValueError("no @DATA in the ARFF file")
