@@ -1,10 +1,14 @@
 """Every figure has its caption as alternative text, where nbconvert and the book look."""
 
+import base64
+import io
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
 
 import notebooks as tool
 
@@ -104,3 +108,22 @@ def test_nbconvert_reads_it():
     html = pytest.importorskip("nbconvert").HTMLExporter(template_name="classic")
     page, _ = html.from_notebook_node(tool.describe_figures(drawn(LONG)))
     assert f'alt="{LONG.strip("*")}"' in page
+
+
+def test_large_pictures_get_a_palette_and_keep_their_looks():
+    """Twenty colours, each of which stays what it was."""
+    figure = np.full((1200, 900, 3), 255, np.uint8)
+    rng = np.random.default_rng(0)
+    colours = rng.integers(0, 255, (20, 3), dtype=np.uint8)
+    figure[:, ::2] = colours[rng.integers(0, 20, (1200, 450))]
+    written = io.BytesIO()
+    Image.fromarray(figure).save(written, "PNG")
+    assert len(written.getvalue()) > tool.LARGE
+    text = base64.b64encode(written.getvalue()).decode()
+    output = new_output("display_data", data={"image/png": text})
+    notebook = new_notebook(cells=[new_code_cell("draw()", outputs=[output])])
+    (light,) = tool.figures(tool.lighten_figures(notebook).cells[0])
+    content = base64.b64decode(light.data["image/png"])
+    assert len(content) < len(written.getvalue())
+    again = np.array(Image.open(io.BytesIO(content)).convert("RGB"), int)
+    assert np.abs(again - figure).mean() < 3

@@ -201,7 +201,7 @@ def scored():
     weights = np.exp(-distance / 2)
     probs = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     base = models.BaseModel(
-        "made up", {}, 0, probs, split(data, 0), {}, 0.0, pd.DataFrame()
+        "made up", {}, 0, probs, split(data, 0), {"test": 0.5}, 0.0, pd.DataFrame()
     )
     rows = batch_gcp.run(data, base, splits=2, closeness=[0.1], progress=False)
     return data, base, rows

@@ -7,6 +7,8 @@ below each of them.
 
 import argparse
 import ast
+import base64
+import io
 import json
 import re
 import sys
@@ -15,6 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cfhelpers.paths import atomic_write
+
+LARGE = 200_000  # bytes of a picture, from which it gets a palette
+COLOURS = 64
 
 KERNELSPEC = {
     "display_name": "Python 3 (ipykernel)",
@@ -143,7 +148,7 @@ def refresh(path: Path) -> None:
     )
     notebook = _without_progress_bars(notebook)
     notebook = _stable_widgets(notebook)
-    _write(describe_figures(notebook), path)
+    _write(describe_figures(lighten_figures(notebook)), path)
 
 
 def describe(path: Path) -> None:
@@ -174,6 +179,24 @@ def describe_figures(notebook):
                     **output.metadata.get("image/png", {}),
                     "alt": caption(below.source),
                 }
+    return notebook
+
+
+def lighten_figures(notebook):
+    """Give large pictures a palette: bars and letters have few colours."""
+    from PIL import Image
+
+    for cell in notebook.cells:
+        for output in figures(cell):
+            content = base64.b64decode(output.data["image/png"])
+            if len(content) < LARGE:
+                continue
+            picture = Image.open(io.BytesIO(content)).convert("RGB")
+            few = picture.quantize(COLOURS, dither=Image.Dither.NONE)
+            lighter = io.BytesIO()
+            few.save(lighter, "PNG", optimize=True)
+            text = base64.b64encode(lighter.getvalue()).decode()
+            output.data["image/png"] = text
     return notebook
 
 
