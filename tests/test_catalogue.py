@@ -33,6 +33,7 @@ PAPER += [
     f"Fig {name}" for name in ("1", "2", "3", *(f"E{number}" for number in range(1, 15)))
 ]
 PER_PROFILE = (
+    "06",
     "09",
     "10",
     "11",
