@@ -17,21 +17,20 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
-from torch_geometric.utils import add_self_loops
 from tqdm.auto import tqdm
 
 from cfhelpers._checks import as_adjacency, as_array, one_of
 
 KINDS = ("gcn", "sage", "gat")
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")  # DGL's names, as in Tab D1
-DEFAULTS: dict[str, Any] = {
-    "lr": 0.01,
+LAYERS: dict[str, Any] = {
     "hidden_channels": 64,
     "layers": 2,
     "dropout": 0.5,
     "heads": 4,
     "aggr": "mean",
 }
+DEFAULTS: dict[str, Any] = {"lr": 0.01, "scaled": True} | LAYERS
 WEIGHT_DECAY = 5e-4
 # Numbers that the lstm aggregator may hold at once: nodes × largest degree × channels.
 LSTM_LIMIT = 2**28
@@ -110,21 +109,47 @@ class Graph:
         return torch.stack([self.adjacency.col_indices(), to])
 
     @cached_property
-    def edges_and_loops(self) -> torch.Tensor:
-        """The edges, and one from every node to itself."""
-        return add_self_loops(self.edges, num_nodes=self.n)[0]
+    def targets(self) -> torch.Tensor:
+        """The row of every entry of `normalised`: where its edge, or loop, leads to."""
+        per_node = self.normalised.crow_indices().diff()
+        nodes = torch.arange(self.n, device=self.device)
+        return nodes.repeat_interleave(per_node)
+
+    @cached_property
+    def reversed_entries(self) -> torch.Tensor:
+        """For every entry (i, j) of `normalised` the place of its entry (j, i)."""
+        return torch.argsort(self.normalised.col_indices(), stable=True)
+
+    def with_weights(self, weights: torch.Tensor) -> torch.Tensor:
+        """The matrix `normalised` with other values in its entries."""
+        return _sparse_csr(
+            self.normalised.crow_indices(),
+            self.normalised.col_indices(),
+            weights,
+            (self.n, self.n),
+        )
 
     def _put(self, matrix: sparse.csr_array) -> torch.Tensor:
         """The matrix as a sparse tensor on the graph's device."""
+        matrix.sort_indices()
         starts = torch.as_tensor(matrix.indptr.astype(np.int64))
         columns = torch.as_tensor(matrix.indices.astype(np.int64))
         values = torch.as_tensor(matrix.data)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-            tensor = torch.sparse_csr_tensor(
-                starts, columns, values, matrix.shape, check_invariants=False
-            )
-        return tensor.to(self.device)
+        return _sparse_csr(starts, columns, values, matrix.shape).to(self.device)
+
+
+def _sparse_csr(
+    starts: torch.Tensor,
+    columns: torch.Tensor,
+    values: torch.Tensor,
+    shape: tuple[int, ...],
+) -> torch.Tensor:
+    """A sparse tensor, without torch's notice that these are young."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            starts, columns, values, shape, check_invariants=False
+        )
 
 
 class _SymmetricProduct(torch.autograd.Function):
@@ -141,6 +166,34 @@ class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
         return None, context.matrix @ gradient
+
+
+class _WeightedSum(torch.autograd.Function):
+    """Sums over neighbours and the node itself, with a weight per entry of the graph.
+
+    Nothing is copied per edge but the weights and their gradients: a dense layer's
+    columns stay with the nodes.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, weights: torch.Tensor, x: torch.Tensor, graph: Graph
+    ) -> torch.Tensor:
+        context.save_for_backward(weights, x)
+        context.graph = graph
+        return graph.with_weights(weights) @ x
+
+    @staticmethod
+    def backward(
+        context: Any, gradient: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, None]:
+        weights, x = context.saved_tensors
+        graph = context.graph
+        gradient = gradient.contiguous()
+        pattern = graph.with_weights(torch.zeros_like(weights))
+        products = torch.sparse.sampled_addmm(pattern, gradient, x.T.contiguous())
+        transposed = graph.with_weights(weights[graph.reversed_entries])
+        return products.values(), transposed @ gradient, None
 
 
 class _GCN(GCNConv):
@@ -171,22 +224,64 @@ class _SAGE(SAGEConv):
         super().__init__(n_in, n_out, **self.OPTIONS[aggr])
 
     def forward(self, x: torch.Tensor, graph: Graph) -> torch.Tensor:
+        if self.kind == "pool" and x.device.type == "cpu":
+            largest = torch.sparse.mm(graph.adjacency, self.lin(x).relu(), "amax")
+            return self.lin_l(largest) + self.lin_r(x)
         if self.kind in ("pool", "lstm"):
             return super().forward(x, graph.edges)
-        total = _SymmetricProduct.apply(graph.adjacency, x)
         if self.kind == "gcn":
+            total = _SymmetricProduct.apply(graph.adjacency, x)
             return self.lin_l((total + x) / (graph.counts + 1))
-        return self.lin_l(total / graph.counts.clamp(min=1)) + self.lin_r(x)
+        share = 1 / graph.counts.clamp(min=1)
+        # as in a GCN, the product with the graph takes the fewer columns
+        if self.in_channels < self.out_channels:
+            total = _SymmetricProduct.apply(graph.adjacency, x)
+            return self.lin_l(total * share) + self.lin_r(x)
+        total = _SymmetricProduct.apply(graph.adjacency, x @ self.lin_l.weight.T)
+        return total * share + self.lin_l.bias + self.lin_r(x)
 
 
 class _GAT(GATConv):
-    """PyG's GAT layer whose heads share the channels."""
+    """PyG's GAT layer, whose heads share the channels, by products with the graph."""
 
     def __init__(self, n_in: int, n_out: int, heads: int) -> None:
         super().__init__(n_in, n_out // heads, heads=heads, add_self_loops=False)
 
     def forward(self, x: torch.Tensor, graph: Graph) -> torch.Tensor:
-        return super().forward(x, graph.edges_and_loops)
+        by_head = self.lin.weight.view(self.heads, self.out_channels, -1)
+        outputs = []
+        for head, weight in enumerate(by_head):
+            attention = self._attention(x, weight, head, graph)
+            outputs.append(self._mean(attention, x, weight, graph))
+        return torch.cat(outputs, dim=1) + self.bias
+
+    def _attention(
+        self, x: torch.Tensor, weight: torch.Tensor, head: int, graph: Graph
+    ) -> torch.Tensor:
+        """exp of what one head makes of each entry, less the largest of its node."""
+        source = x @ (weight.T @ self.att_src[0, head])
+        target = x @ (weight.T @ self.att_dst[0, head])
+        columns = graph.normalised.col_indices()
+        logits = source[columns] + target[graph.targets]
+        logits = functional.leaky_relu(logits, self.negative_slope)
+        starts = graph.normalised.crow_indices()
+        largest = torch.segment_reduce(logits.detach(), "max", offsets=starts)
+        return (logits - largest[graph.targets]).exp()
+
+    def _mean(
+        self,
+        attention: torch.Tensor,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        graph: Graph,
+    ) -> torch.Tensor:
+        """What one head sends, weighted by attention; by the fewer columns."""
+        is_wider_inside = self.in_channels < self.out_channels
+        sent = x if is_wider_inside else x @ weight.T
+        ones = torch.ones_like(sent[:, :1])
+        sums = _WeightedSum.apply(attention, torch.cat([sent, ones], dim=1), graph)
+        mean = sums[:, :-1] / sums[:, -1:]
+        return mean @ weight.T if is_wider_inside else mean
 
 
 class GNN(torch.nn.Module):
@@ -313,10 +408,10 @@ def fit(
     patience: int = 50,
     progress: bool = True,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Train a graph network, and keep the epoch with the best validation accuracy.
+    """Train a graph network, and keep the epoch with the lowest validation loss.
 
-    Learns from the rows whose part is "train"; stops when `patience` epochs bring neither
-    a better accuracy on "valid" nor, at the same, a lower loss there.
+    Learns from the rows whose part is "train"; stops when `patience` epochs have brought
+    no lower cross-entropy on "valid".
 
     Parameters
     ----------
@@ -330,7 +425,7 @@ def fit(
     n_classes : int
     kind : {"gcn", "sage", "gat"}
     parameters : mapping, optional
-        Some of `DEFAULTS`.
+        Some of `DEFAULTS`. Features that are not "scaled" are taken as they are.
     seed : int
         Of weights and dropout; torch's own streams are left as they were.
     device : str, optional
@@ -343,15 +438,18 @@ def fit(
     -------
     probs : array of float32, shape (n, K)
     history : dict of str to array
-        An entry per epoch: "epoch", "loss", "held_out" (validation accuracy), "seconds".
+        An entry per epoch: "epoch", "loss", "valid_loss", "held_out" (validation
+        accuracy), "seconds".
     """
     options = model_options(DEFAULTS, parameters)
     lr = options.pop("lr")
+    is_scaled = options.pop("scaled")
     place = choose_device(device)
     train = np.flatnonzero(parts == "train")
     valid = np.flatnonzero(parts == "valid")
     graph = Graph(edge_index, len(parts), place)
-    x = torch.tensor(standardise(X, train), device=place)
+    features = standardise(X, train) if is_scaled else np.asarray(X, np.float32)
+    x = torch.tensor(features, device=place)
     labels = torch.tensor(as_array(y), device=place)
     with seeded(seed, place):
         model = GNN(kind, x.shape[1], n_classes, **options).to(place)
@@ -364,11 +462,11 @@ def fit(
             optimizer.step()
             return loss.item()
 
-        def judge() -> tuple[float, float]:
+        def judge() -> dict[str, float]:
             logits = model(x, graph)[valid]
-            accuracy = (logits.argmax(1) == labels[valid]).float().mean()
             loss = functional.cross_entropy(logits, labels[valid])
-            return float(accuracy), float(loss)
+            accuracy = (logits.argmax(1) == labels[valid]).float().mean()
+            return {"valid_loss": float(loss), "held_out": float(accuracy)}
 
         title = f"training {kind}"
         best, history = best_epoch(model, step, judge, epochs, patience, progress, title)
@@ -408,12 +506,13 @@ def model_options(
 def best_epoch(
     model: torch.nn.Module,
     step: Callable[[], float],
-    judge: Callable[[], tuple[float, float]],
+    judge: Callable[[], dict[str, float]],
     epochs: int,
     patience: int,
     progress: bool,
     title: str,
     first: int = 0,
+    keep: str = "best",
 ) -> tuple[torch.nn.Module, dict[str, np.ndarray]]:
     """Train a model until nothing is better for a while; keep it as at its best epoch.
 
@@ -424,7 +523,7 @@ def best_epoch(
     step : function
         One epoch of training; gives the loss.
     judge : function
-        Gives what is to be large, and what is to be small where that is equal.
+        Gives numbers by name; the first of them is to be small.
     epochs, patience : int
         Stops after `epochs`, or when `patience` epochs have brought nothing better.
     progress : bool
@@ -432,19 +531,20 @@ def best_epoch(
     title : str
     first : int
         Epochs before this one are not judged.
+    keep : {"best", "last"}
+        "last": goes on to the end, and keeps the model as it is then.
 
     Returns
     -------
     model : torch.nn.Module
-        The same, with the weights of its best epoch and ready to predict.
+        The same, with the weights of the epoch that is kept, and ready to predict.
     history : dict of str to array
-        An entry per judged epoch: "epoch", "loss", "held_out", "seconds".
+        An entry per judged epoch: "epoch", "loss", what `judge` gives, "seconds".
     """
     best_weights = None
-    best_value = -np.inf
-    best_tie = np.inf
+    best_value = np.inf
     best_at = first
-    history = []
+    history: dict[str, list[float]] = {}
     start = time.perf_counter()
     with tqdm(
         range(epochs), title, disable=not progress, leave=False, mininterval=0.5
@@ -456,20 +556,23 @@ def best_epoch(
                 continue
             model.eval()
             with torch.no_grad():
-                value, tie = judge()
-            history.append((epoch, loss, value, time.perf_counter() - start))
+                judged = judge()
+            seconds = time.perf_counter() - start
+            row = {"epoch": epoch, "loss": loss, **judged, "seconds": seconds}
+            for name, number in row.items():
+                history.setdefault(name, []).append(number)
+            value = next(iter(judged.values()))
             bar.set_postfix(loss=f"{loss:.3f}", held_out=f"{value:.3f}", refresh=False)
-            if value > best_value or (value == best_value and tie < best_tie):
+            if best_weights is None or value < best_value:
                 best_weights = copy.deepcopy(model.state_dict())
                 best_value = value
-                best_tie = tie
                 best_at = epoch
-            elif epoch - best_at >= patience:
+            elif keep == "best" and epoch - best_at >= patience:
                 break
-    model.load_state_dict(best_weights)
+    if keep == "best":
+        model.load_state_dict(best_weights)
     model.eval()
-    names = ("epoch", "loss", "held_out", "seconds")
-    return model, dict(zip(names, np.array(history).T, strict=True))
+    return model, {name: np.array(column) for name, column in history.items()}
 
 
 @contextmanager

@@ -11,12 +11,20 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from cfhelpers._cache import cached, fingerprint
-from cfhelpers._checks import as_adjacency, as_array, as_probabilities, as_scores
+from cfhelpers._checks import (
+    as_adjacency,
+    as_array,
+    as_probabilities,
+    as_scores,
+    one_of,
+)
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.scores import aps
 
 if TYPE_CHECKING:
     import torch
+
+    from cfhelpers import gnn
 
 STREAM = 0xA95  # u is drawn from a stream of its own
 CFGNN: dict[str, Any] = {
@@ -27,8 +35,35 @@ CFGNN: dict[str, Any] = {
     "dropout": 0.1,
     "temperature": 0.05,
 }
-SIZE_WEIGHT = 0.1  # of the size loss beside the cross-entropy
-TARGET = 1.0  # the size below which a set costs nothing
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form of CFGNN: what its network sees, and what it is trained for in the end.
+
+    Attributes
+    ----------
+    has_shortcut : bool
+        Whether it sees the logarithms of the base probabilities and adds to them.
+        Otherwise it sees the probabilities, and nothing of them goes past it.
+    cross_entropy, size : float
+        The weights of the cross-entropy and of the soft size of sets, after the warm-up.
+    target : float
+        The size below which a set costs nothing.
+    """
+
+    has_shortcut: bool
+    cross_entropy: float
+    size: float
+    target: float
+
+
+# As published, and the one of the first edition of this project.
+VARIANTS = {
+    "published": Variant(has_shortcut=False, cross_entropy=0.5, size=0.5, target=0.0),
+    "shortcut": Variant(has_shortcut=True, cross_entropy=1.0, size=0.1, target=1.0),
+}
+KEPT = ("best", "last")
 
 
 def held_out_size(scores: np.ndarray, y: np.ndarray, alpha: float) -> float:
@@ -155,6 +190,7 @@ class _Schedule:
     epochs: int
     warm_up: int
     patience: int
+    keep: str
 
 
 def cfgnn(
@@ -166,18 +202,19 @@ def cfgnn(
     alpha: float = 0.1,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
-    epochs: int = 200,
-    warm_up: int = 60,
-    patience: int = 60,
+    variant: str = "published",
+    epochs: int = 300,
+    warm_up: int = 100,
+    patience: int = 100,
+    keep: str = "best",
     device: str | None = None,
     progress: bool = True,
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Probabilities corrected by a second network that is trained for small sets.
+    """Probabilities from a second network that is trained for small sets.
 
-    The network sees the logarithms of the base probabilities and the graph, and adds to
-    the former. It learns from the rows `tune` alone: two thirds of them train, the others
-    choose the epoch. Conformalise and report on rows outside `tune`. What was trained is
-    kept in artifacts/.
+    The network sees the base probabilities and the graph. It learns from the rows `tune`
+    alone: two thirds of them train, the others choose the epoch. Conformalise and report
+    on rows outside `tune`. What was trained is kept in artifacts/.
 
     Parameters
     ----------
@@ -192,12 +229,18 @@ def cfgnn(
     alpha : float
         The miscoverage that set sizes are judged at.
     parameters : mapping, optional
-        Some of `gnn.DEFAULTS` and `CFGNN`.
+        Some of `gnn.LAYERS` and `CFGNN`.
     seed : int
         Of the rows that train, of weights and dropout.
+    variant : {"published", "shortcut"}
+        One of `VARIANTS`.
     epochs, warm_up, patience : int
         Cross-entropy alone in the first `warm_up` epochs, the size of sets too in the
-        others; stops when `patience` of those have brought no smaller sets.
+        others; stops when `patience` of those have brought no smaller sets. A step takes
+        the whole graph.
+    keep : {"best", "last"}
+        Which epoch: that with the smallest sets on the rows that do not train, or the
+        last of all `epochs`.
     device : str, optional
         None: a GPU when there is one.
     progress : bool
@@ -207,73 +250,54 @@ def cfgnn(
     -------
     probs : array of float32, shape (n, K)
     how : dict
-        "epoch", the one that was kept, and "held_out_size", its sets on the rows that
-        chose it.
+        "epoch", the one that was kept; "held_out_size", its sets on the rows that chose
+        it; "reached", how many epochs there were.
     """
     from cfhelpers import gnn
 
     probs = as_probabilities(probs).astype(np.float32)
-    options = gnn.model_options(gnn.DEFAULTS | CFGNN, parameters)
+    options = gnn.model_options(gnn.LAYERS | CFGNN, parameters)
+    one_of(variant, "variant", tuple(VARIANTS))
+    one_of(keep, "keep", KEPT)
     if epochs <= warm_up:
         raise ValueError(
             f"epochs: found {epochs} with a warm-up of {warm_up}; "
             "wanted more than the warm-up"
         )
-    schedule = _Schedule(alpha, epochs, warm_up, patience)
+    schedule = _Schedule(alpha, epochs, warm_up, patience, keep)
     place = gnn.choose_device(device)
     key = {
         "content": fingerprint(probs, as_array(y)[tune], as_array(edge_index), tune),
         "parameters": options,
-        "schedule": [*asdict(schedule).values(), SIZE_WEIGHT, TARGET],
+        "variant": asdict(VARIANTS[variant]),
+        "schedule": asdict(schedule),
         "seed": seed,
         "device": place.type,
         "torch": gnn.torch.__version__,
     }
 
     def compute() -> dict[str, np.ndarray]:
-        return _train_cfgnn(
-            probs, as_array(y), edge_index, tune, options, schedule, seed, place, progress
-        )
+        with gnn.seeded(seed, place):
+            graph = gnn.Graph(edge_index, len(probs), place)
+            network = _Training(
+                probs,
+                as_array(y),
+                graph,
+                tune,
+                options,
+                VARIANTS[variant],
+                schedule,
+                seed,
+            )
+            return network.train(progress)
 
     stored = cached("cfgnn", key, compute, code=__name__)
-    how = {"epoch": int(stored["epoch"]), "held_out_size": float(stored["size"])}
-    return stored["probs"], how
-
-
-def _train_cfgnn(
-    probs: np.ndarray,
-    y: np.ndarray,
-    edge_index: ArrayLike,
-    tune: np.ndarray,
-    options: Mapping[str, Any],
-    schedule: _Schedule,
-    seed: int,
-    device: torch.device,
-    progress: bool,
-) -> dict[str, np.ndarray]:
-    """Adjusted probabilities, the epoch they come from, and the size of its sets."""
-    from cfhelpers import gnn
-
-    with gnn.seeded(seed, device):
-        training = _Training(probs, y, edge_index, tune, options, schedule, seed, device)
-        _, history = gnn.best_epoch(
-            training.model,
-            training.step,
-            training.judge,
-            schedule.epochs,
-            schedule.patience,
-            progress,
-            "training cfgnn",
-            schedule.warm_up,
-        )
-        with gnn.torch.no_grad():
-            adjusted = gnn.torch.softmax(training.logits().double(), dim=1)
-    best = int(np.argmax(history["held_out"]))
-    return {
-        "probs": adjusted.float().cpu().numpy(),
-        "epoch": np.asarray(history["epoch"][best]),
-        "size": np.asarray(-history["held_out"][best]),
+    how = {
+        "epoch": int(stored["epoch"]),
+        "held_out_size": float(stored["size"]),
+        "reached": int(stored["reached"]),
     }
+    return stored["probs"], how
 
 
 class _Training:
@@ -283,12 +307,12 @@ class _Training:
         self,
         probs: np.ndarray,
         y: np.ndarray,
-        edge_index: ArrayLike,
+        graph: gnn.Graph,
         tune: np.ndarray,
         options: Mapping[str, Any],
+        variant: Variant,
         schedule: _Schedule,
         seed: int,
-        device: torch.device,
     ) -> None:
         from cfhelpers import gnn
 
@@ -299,24 +323,57 @@ class _Training:
         self.fit, self.held_out = np.split(shuffled, [2 * len(tune) // 3])
         self.u_held_out = self.rng.random(len(self.held_out))
         self.y = y
+        self.variant = variant
         self.schedule = schedule
-        self.graph = gnn.Graph(edge_index, len(probs), device)
-        self.x = self.torch.tensor(np.log(probs.clip(1e-6)), device=device)
-        self.labels = self.torch.tensor(y, device=device)
+        self.graph = graph
+        seen = np.log(probs.clip(1e-6)) if variant.has_shortcut else probs
+        self.x = self.torch.tensor(seen, device=graph.device)
+        self.labels = self.torch.tensor(y, device=graph.device)
         layers = dict(options)
         kind = layers.pop("kind")
         lr = layers.pop("lr")
         self.temperature = layers.pop("temperature")
         n_classes = probs.shape[1]
-        self.model = gnn.GNN(kind, n_classes, n_classes, **layers).to(device)
+        self.model = gnn.GNN(kind, n_classes, n_classes, **layers).to(graph.device)
         self.optimizer = self.torch.optim.Adam(
             self.model.parameters(), lr=lr, weight_decay=gnn.WEIGHT_DECAY
         )
         self.steps_taken = 0
 
+    def train(self, progress: bool) -> dict[str, np.ndarray]:
+        """The new probabilities, the epoch they come from, and the size of its sets."""
+        from cfhelpers import gnn
+
+        schedule = self.schedule
+        _, history = gnn.best_epoch(
+            self.model,
+            self.step,
+            self.judge,
+            schedule.epochs,
+            schedule.patience,
+            progress,
+            "training cfgnn",
+            schedule.warm_up,
+            schedule.keep,
+        )
+        with self.torch.no_grad():
+            adjusted = self.torch.softmax(self.logits().double(), dim=1)
+        kept = -1
+        if schedule.keep == "best":
+            kept = int(np.argmin(history["held_out"]))
+        return {
+            "probs": adjusted.float().cpu().numpy(),
+            "epoch": np.asarray(history["epoch"][kept]),
+            "size": np.asarray(history["held_out"][kept]),
+            "reached": np.asarray(self.steps_taken),
+        }
+
     def logits(self) -> torch.Tensor:
-        """The base model's logarithms and what the network adds to them."""
-        return self.x + self.model(self.x, self.graph)
+        """What the network gives, and with a shortcut what it adds to."""
+        given = self.model(self.x, self.graph)
+        if self.variant.has_shortcut:
+            return self.x + given
+        return given
 
     def step(self) -> float:
         """One epoch: the cross-entropy and, after the warm-up, the size of sets."""
@@ -324,23 +381,28 @@ class _Training:
         logits = self.logits()
         loss = self.cross_entropy(logits[self.fit], self.labels[self.fit])
         if self.steps_taken > self.schedule.warm_up:
-            rows = self.torch.tensor(self.rng.permutation(self.fit), device=logits.device)
-            soft = self.torch.softmax(logits[rows], dim=1)
-            alpha = self.schedule.alpha
-            size = size_loss(soft, self.labels[rows], alpha, self.temperature)
-            loss = loss + SIZE_WEIGHT * size
+            size = self.soft_size(logits)
+            loss = self.variant.cross_entropy * loss + self.variant.size * size
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         return loss.item()
 
-    def judge(self) -> tuple[float, float]:
-        """The size of sets, negative, on the rows that do not train; nothing for ties."""
+    def soft_size(self, logits: torch.Tensor) -> torch.Tensor:
+        """The size loss on the training rows, of which a random half calibrates."""
+        rows = self.torch.tensor(self.rng.permutation(self.fit), device=logits.device)
+        soft = self.torch.softmax(logits[rows], dim=1)
+        alpha = self.schedule.alpha
+        target = self.variant.target
+        return size_loss(soft, self.labels[rows], alpha, self.temperature, target)
+
+    def judge(self) -> dict[str, float]:
+        """The size of sets on the rows that do not train."""
         logits = self.logits()[self.held_out]
         adjusted = self.torch.softmax(logits, dim=1).cpu().numpy()
         scores = aps(adjusted, self.u_held_out)
-        size = held_out_size(scores, self.y[self.held_out], self.schedule.alpha)
-        return -size, 0.0
+        labels = self.y[self.held_out]
+        return {"held_out": held_out_size(scores, labels, self.schedule.alpha)}
 
 
 def size_loss(
@@ -348,7 +410,7 @@ def size_loss(
     y: torch.Tensor,
     alpha: float,
     temperature: float,
-    target: float = TARGET,
+    target: float = 0.0,
 ) -> torch.Tensor:
     """How far the soft size of prediction sets lies above `target`, mean over points.
 

@@ -24,6 +24,7 @@ from cfhelpers.study import batch_gcp, experiments, models, presets
 from cfhelpers.study.errata import Errata, alone, fit_gcp, score_split_as_released
 from cfhelpers.study.names import Arm
 from cfhelpers.study.scoring import ScoredSplit
+from cfhelpers.study.stored_rows import add_rows, own_rows
 
 QUANTITIES = ("efficiency", "disparity")
 NUMBER = ["score", "arm", "metric", "c", "classwise", "quantity"]
@@ -355,9 +356,6 @@ def run_training_splits(
         kinds of λ.
     """
     path = paths.RESULTS / TRAINING_FILE
-    stored = pd.DataFrame(columns=TRAINING_COLUMNS)
-    if path.exists():
-        stored = pd.read_csv(path, dtype={"key": str})
     parameters = presets.preset(dataset, MODEL)
     settings = {"tunings": TUNINGS, "splits": splits}
     found = []
@@ -365,15 +363,11 @@ def run_training_splits(
     for seed in tqdm(seeds, "training splits", disable=not progress, leave=False):
         parts = split_rows(dataset, seed)
         key = experiments.rows_key(dataset, parts, MODEL, parameters, seed, settings)
-        rows = stored[stored["key"] == key]
+        rows = own_rows(path, TRAINING_COLUMNS, key)
         if rows.empty:
             base = models.base_model(dataset, parts, MODEL, seed=seed, progress=False)
             rows = _training_rows(dataset, base, splits, progress).assign(key=key)
-            others = stored[stored["training_split"] != seed]
-            kept = [part for part in (others, rows) if len(part)]
-            stored = pd.concat(kept, ignore_index=True)[TRAINING_COLUMNS]
-            with paths.atomic_write(path) as unfinished:
-                stored.to_csv(unfinished, index=False)
+            add_rows(path, rows[TRAINING_COLUMNS], ["training_split"])
         found.append(rows)
     return pd.concat(found, ignore_index=True)
 

@@ -610,7 +610,7 @@ def run(
     facts = run_facts(dataset, base, profile, reported_as)
     key = rows_key(dataset, base.parts, base.model, base.parameters, base.seed, settings)
     path = rows_path(profile, facts["dataset"], facts["attribute"], base.seed)
-    log_loss = log_loss_of_test(dataset, base)
+    log_loss = log_loss_of(dataset, base)
     stored = None if fresh else read_stored(path, key, count_rows(settings))
     if stored is not None and np.allclose(stored["test_log_loss"], log_loss, rtol=1e-3):
         return stored.assign(**facts)
@@ -814,20 +814,21 @@ def count_rows(settings: Mapping[str, Any]) -> int:
     return n_units * n_closeness * n_kinds * n_guarantees
 
 
-def log_loss_of_test(dataset: Dataset, base: models.BaseModel) -> float:
+def log_loss_of(dataset: Dataset, base: models.BaseModel, part: str = "test") -> float:
     """Mean −log of the probability that the base model gives to the true label.
 
     Parameters
     ----------
     dataset : Dataset
     base : BaseModel
+    part : str
+        Over which rows.
 
     Returns
     -------
     float
-        Over the test rows.
     """
-    rows = np.flatnonzero(base.parts == "test")
+    rows = np.flatnonzero(base.parts == part)
     probs = base.probs[rows, dataset.y[rows]].astype(float)
     return float(-np.log(np.maximum(probs, np.finfo(float).tiny)).mean())
 

@@ -6,6 +6,7 @@ alone, in results/runs/<profile>/training.
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -87,6 +88,61 @@ def read_stored(path: Path, key: str, n_rows: int) -> pd.DataFrame | None:
     except Exception:  # absent or damaged, in whatever way: computed again
         return None
     return rows if is_own else None
+
+
+def own_rows(path: Path, columns: Sequence[str], key: str) -> pd.DataFrame:
+    """The rows of a CSV file that were made for this key.
+
+    Parameters
+    ----------
+    path : Path
+    columns : names
+        Those of the file.
+    key : str
+        Of `experiments.rows_key`.
+
+    Returns
+    -------
+    DataFrame
+        No rows where there is no file, or none of this key.
+    """
+    if not path.exists():
+        return pd.DataFrame(columns=list(columns))
+    stored = pd.read_csv(path, dtype={"key": str})
+    return stored[stored["key"] == key].reset_index(drop=True)
+
+
+def add_rows(path: Path, rows: pd.DataFrame, identity: Sequence[str]) -> None:
+    """Add rows to a CSV file, in the place of older ones of the same things.
+
+    Parameters
+    ----------
+    path : Path
+    rows : DataFrame
+    identity : names
+        Columns whose values say what a row is about.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> old = pd.DataFrame({"model": ["gcn", "gat"], "size": [3, 2]})
+    >>> new = pd.DataFrame({"model": ["gcn"], "size": [1]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "rows.csv"
+    ...     add_rows(file, old, ["model"])
+    ...     add_rows(file, new, ["model"])
+    ...     pd.read_csv(file).to_numpy().tolist()
+    [['gat', 2], ['gcn', 1]]
+    """
+    kept = [rows]
+    if path.exists():
+        stored = pd.read_csv(path, dtype={"key": str})
+        new = set(rows[list(identity)].astype(str).itertuples(index=False, name=None))
+        about = stored[list(identity)].astype(str).itertuples(index=False, name=None)
+        is_kept = [place not in new for place in about]
+        kept = [part for part in (stored[is_kept], rows) if len(part)]
+    with paths.atomic_write(path) as unfinished:
+        pd.concat(kept, ignore_index=True).to_csv(unfinished, index=False)
 
 
 def load_rows(

@@ -35,6 +35,7 @@ def train(
     *,
     seed: int = 0,
     device: str | None = None,
+    epochs: int | None = None,
     progress: bool = False,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Fit a model on the "train" rows and stop by the "valid" rows.
@@ -54,6 +55,8 @@ def train(
         Of the model's own random choices.
     device : str, optional
         "cpu", "cuda" …; None: a GPU when there is one.
+    epochs : int, optional
+        Of a graph model, at most; None: as many as `gnn.fit` takes by itself.
     progress : bool
         Whether a bar shows how far it is.
 
@@ -63,7 +66,7 @@ def train(
         For all rows.
     history : dict of str to array
         An entry per epoch or tree: "epoch", "loss" and "held_out", the validation
-        accuracy; for graph models "seconds" too.
+        accuracy; for graph models "valid_loss" and "seconds" too.
     """
     parts = as_array(parts)
     _check_parts(parts, len(dataset))
@@ -78,6 +81,7 @@ def train(
         )
     from cfhelpers import gnn
 
+    limit = {} if epochs is None else {"epochs": epochs}
     return gnn.fit(
         dataset.X,
         dataset.y,
@@ -89,6 +93,7 @@ def train(
         seed=seed,
         device=device,
         progress=progress,
+        **limit,
     )
 
 

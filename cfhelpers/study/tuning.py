@@ -1,13 +1,18 @@
-"""Ray Tune over the search spaces of Tab D1–D3, on this machine or a cluster.
+"""Random search over Tab D1–D3 with Ray, on this machine or a cluster.
 
-The best settings go to a small YAML file: `python -m cfhelpers.study.tuning` searches for
-the quick profile and rewrites its entries in profiles/settings.yaml.
+Settings are drawn beforehand and trained in rungs: all of them for a few epochs, the best
+third for more, the best of those to the end. Each trial is a row of a small CSV file as
+soon as it is done, so that a search that was stopped goes on, on another machine too.
+`python -m cfhelpers.study.tuning` searches for the quick profile and rewrites its entries
+in profiles/settings.yaml.
 """
 
 import logging
 import os
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,65 +21,28 @@ from tqdm.auto import tqdm
 
 from cfhelpers import paths
 from cfhelpers._cache import fingerprint
-from cfhelpers._checks import one_of, plain
+from cfhelpers._checks import one_of
 from cfhelpers.datasets import Dataset, load_dataset, split
-from cfhelpers.study import models, training
+from cfhelpers.study import training
 from cfhelpers.study.presets import TUNED, save_best
+from cfhelpers.study.spaces import KINDS, SPACES, Space, draw, edges_of, space, table
 
-Space = dict[str, tuple[Any, ...]]  # a law and its values, by hyperparameter
+__all__ = ["SPACES", "space", "table", "trials_path", "tune"]
 
-KINDS = ("gcn", "sage", "gat")
-LAYERS: Space = {
-    "lr": ("loguniform", 1e-4, 1e-1),
-    "hidden_channels": ("choice", 16, 32, 64, 128),
-    "dropout": ("uniform", 0.1, 0.8),
-    "aggr": ("choice", "mean", "gcn", "pool", "lstm"),
-}
-# Tab D1, D2, D3; their batch_size is not searched, since a batch is the whole graph.
-SPACES: dict[str, Space] = {
-    "gnn": LAYERS | {"layers": ("choice", 1, 2, 4), "heads": ("choice", 2, 4, 8)},
-    "xgboost": {
-        "learning_rate": ("loguniform", 1e-4, 1e-1),
-        "n_estimators": ("integers", 2, 500),
-        "max_depth": ("integers", 2, 30),
-        "gamma": ("uniform", 0.0, 1.0),
-        "subsample": ("uniform", 0.5, 1.0),
-        "colsample_bytree": ("uniform", 0.25, 1.0),
-        "colsample_bylevel": ("uniform", 0.25, 1.0),
-        "colsample_bynode": ("uniform", 0.25, 1.0),
-    },
-    "cfgnn": LAYERS
-    | {
-        "layers": ("choice", 1, 2, 3, 4),
-        "heads": ("choice", 2, 4),
-        "temperature": ("loguniform", 1e-3, 1e1),
-        "kind": ("choice", *KINDS),
-    },
-}
-ONLY = {"heads": "gat", "aggr": "sage"}  # rows of one kind of layer
-# Ray sends nothing out, prints no tables, stores the finished trials every second,
-# writes no logs, leaves Ctrl-C alone.
-ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-}
-# What a trial is judged by → what Ray calls it.
-MEASURED = {"value": "value", "deviation": "deviation", "seconds": "time_total_s"}
+RUNGS = (30, 100, 500)  # epochs of a graph model
+KEPT_SHARE = 3  # of so many settings one goes on to the next rung
+TRIAL = ["setting", "seed", "epochs"]  # what tells a trial from the others of a search
+MEASURED = ["value", "accuracy", "epoch", "reached", "seconds"]
+WENT_ON = "went on"
+STOPPED = "stopped"
+FINISHED = "finished"
+ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # Ray sends nothing out
 # Dataset, how it is loaded, model, and what is not searched, as Credit's graph is large.
 QUICK: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
     ("credit", {}, "xgboost", {}),
     ("pokec_n", {"n": 3000}, "gcn", {}),
     ("pokec_n", {"n": 3000}, "sage", {}),
     ("pokec_n", {"n": 3000}, "gat", {}),
-    (
-        "credit",
-        {"graph": "without_target"},
-        "cfgnn",
-        {"kind": "gcn", "hidden_channels": 32, "layers": 2},
-    ),
 )
 
 
@@ -88,145 +56,25 @@ class FittedModel(Protocol):
     def probs(self) -> np.ndarray: ...
 
 
-def table(name: str) -> pd.DataFrame:
-    """One of the paper's tables of search spaces.
+def trials_path(dataset: Dataset, model: str) -> Path:
+    """Where the trials of a search on real records are kept, in results/.
 
     Parameters
     ----------
-    name : {"gnn", "xgboost", "cfgnn"}
-        For Tab D1, D2 or D3.
-
-    Returns
-    -------
-    DataFrame
-        A row per hyperparameter.
-
-    Examples
-    --------
-    >>> table("xgboost").iloc[0].tolist()
-    ['learning_rate', 'loguniform(0.0001, 0.1)', '']
-    """
-    one_of(name, "name", tuple(SPACES))
-    rows = []
-    for parameter, (law, *values) in SPACES[name].items():
-        searched = f"{law}({', '.join(map(str, values))})"
-        rows.append((parameter, searched, ONLY.get(parameter, "")))
-    return pd.DataFrame(rows, columns=["hyperparameter", "search space", "only for"])
-
-
-def space(model: str, dataset: Dataset) -> Space:
-    """What is searched for a model on a dataset.
-
-    Parameters
-    ----------
-    model : {"xgboost", "gcn", "sage", "gat", "cfgnn"}
     dataset : Dataset
-        Where its graph is too large for it, lstm is left out.
+    model : str
 
     Returns
     -------
-    dict
-        The rows of `SPACES` that apply.
+    Path
 
     Examples
     --------
-    >>> sorted(space("xgboost", load_dataset("credit")))[:3]
-    ['colsample_bylevel', 'colsample_bynode', 'colsample_bytree']
+    >>> trials_path(load_dataset("credit"), "cfgnn").name
+    'credit_bundled_cfgnn.csv'
     """
-    one_of(model, "model", TUNED)
-    whole = SPACES.get(model, SPACES["gnn"])
-    rows = {name: row for name, row in whole.items() if _applies(name, model)}
-    if "aggr" in rows:
-        edges = _edges(model, dataset)
-        if not _fits_lstm(rows, len(dataset), dataset.X.shape[1], edges):
-            rows["aggr"] = tuple(value for value in rows["aggr"] if value != "lstm")
-    return rows
-
-
-def _fits_lstm(rows: Space, n: int, n_features: int, edges: np.ndarray) -> bool:
-    """Whether the widest layer of the space can have the lstm aggregator here."""
-    from cfhelpers.gnn import LSTM_LIMIT
-
-    _, *widths = rows["hidden_channels"]
-    width = max(n_features, *widths)
-    return bool(n * np.bincount(edges[0]).max() * width <= LSTM_LIMIT)
-
-
-def _edges(model: str, dataset: Dataset) -> np.ndarray:
-    """The edges of a dataset that must have some for this model."""
-    if dataset.edge_index is None:
-        raise ValueError(
-            f"model: found {model!r} for {dataset.name} without edges; "
-            "load the dataset with its graph"
-        )
-    return dataset.edge_index
-
-
-def _applies(name: str, kind: str) -> bool:
-    """Whether a kind of layer has this hyperparameter."""
-    return kind not in KINDS or ONLY.get(name, kind) == kind
-
-
-def _parameters(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """A sample of the space to four digits: what is measured can be written down."""
-    kind = sample.get("kind", "")
-    parameters = {}
-    for name, value in sample.items():
-        if _applies(name, kind):
-            value = plain(value)
-            if isinstance(value, float):
-                value = float(f"{value:.4g}")
-            parameters[name] = value
-    return parameters
-
-
-def _objective(
-    sample: Mapping[str, Any],
-    model: str,
-    dataset: Dataset,
-    parts: np.ndarray,
-    probs: np.ndarray | None,
-    seeds: Sequence[int],
-) -> dict[str, float]:
-    """Mean over seeds of the validation accuracy, or of CFGNN's set size.
-
-    The size is that on validation rows that CFGNN did not learn from. Validation rows
-    alone: a row that calibrates or tests in any split has no say in the choice.
-    """
-    parameters = _parameters(sample)
-    valid = np.flatnonzero(parts == "valid")
-    values = []
-    for seed in seeds:
-        if model == "cfgnn":
-            assert probs is not None  # `tune` has seen to that
-            value = _cfgnn_size(dataset, probs, valid, parameters, seed)
-        else:
-            fitted, _ = training.train(dataset, parts, model, parameters, seed=seed)
-            value = float((fitted[valid].argmax(axis=1) == dataset.y[valid]).mean())
-        values.append(value)
-    return {"value": float(np.mean(values)), "deviation": float(np.std(values))}
-
-
-def _cfgnn_size(
-    dataset: Dataset,
-    probs: np.ndarray,
-    valid: np.ndarray,
-    parameters: Mapping[str, Any],
-    seed: int,
-) -> float:
-    """The size of CFGNN's sets on those validation rows that choose its epoch."""
-    from cfhelpers import graph_scores
-
-    _, how = graph_scores.cfgnn(
-        probs,
-        dataset.y,
-        _edges("cfgnn", dataset),
-        valid,
-        parameters=parameters,
-        seed=seed,
-        progress=False,
-    )
-    return how["held_out_size"]
+    name = f"{dataset.name}_{dataset.source}_{model}.csv"
+    return paths.RESULTS / "trials" / name
 
 
 def tune(
@@ -235,17 +83,19 @@ def tune(
     *,
     n_samples: int | None = None,
     seeds: Sequence[int] = range(5),
+    rungs: Sequence[int] = RUNGS,
     fixed: Mapping[str, Any] | None = None,
     base: FittedModel | None = None,
     seed: int = 0,
+    trials: str | os.PathLike | None = None,
     address: str | None = None,
-    storage: str | os.PathLike | None = None,
-    resume: bool = True,
     progress: bool = True,
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Random search for the best parameters of a model.
+    """Random search for the best parameters of a model, by the validation rows.
 
-    An interrupted search goes on with its finished trials kept.
+    Judged by the cross-entropy on the validation rows; CFGNN, which learns from a part of
+    them, by the size of its sets on the others. A row that calibrates or tests in any
+    split has no say.
 
     Parameters
     ----------
@@ -255,20 +105,22 @@ def tune(
     n_samples : int, optional
         None: as in the paper, 25 for XGBoost and 10 for the others.
     seeds : sequence of int
-        Each sample is judged by its mean over these.
+        Each setting is judged by its mean over these.
+    rungs : sequence of int
+        Epochs of a graph model: after each number but the last, a third of the settings
+        goes on.
     fixed : mapping, optional
         Parameters that are not searched, and their values.
     base : BaseModel, optional
         What `models.base_model` gives; "cfgnn" adjusts its probabilities. None: rows are
         split by `datasets.split` with seed 0.
     seed : int
-        Draws the samples.
+        Draws the settings.
+    trials : path, optional
+        The CSV file of trials; those that are in it are not run again. None: a file in
+        artifacts/tuning.
     address : str, optional
-        A Ray cluster whose nodes have cfhelpers and see `storage`; None: this machine.
-    storage : path or URI, optional
-        Where trials are kept; None: artifacts/tuning.
-    resume : bool
-        Whether to go on with a search that was interrupted.
+        A Ray cluster whose nodes have cfhelpers; None: this machine.
     progress : bool
         Whether a bar shows how far it is.
 
@@ -277,48 +129,36 @@ def tune(
     record : dict
         For `presets.save_best`: the best parameters and how they were found.
     trials : DataFrame
-        Best first.
+        A row per setting, seed and rung: parameters, value (what it is judged by),
+        accuracy, the epoch that was kept and the number of epochs that were reached,
+        seconds, and whether it went on, was stopped or has finished.
     """
     seeds = [int(each) for each in seeds]
     if n_samples is None:
         n_samples = 25 if model == "xgboost" else 10
     rows = _searched_rows(dataset, model, n_samples, seeds, fixed, base)
-    if base is None:
-        parts = split(dataset, 0)
-        probs = None
-    else:
-        parts = base.parts
-        probs = base.probs
-    settings = repr([str(dataset.source), model, rows, n_samples, seeds, seed])
-    contents = [dataset.X, dataset.y, parts, dataset.edge_index, probs, settings]
-    folder = _trial_folder(storage, f"{dataset.name}-{model}-{fingerprint(*contents)}")
-    inputs = {
-        "model": model,
-        "dataset": dataset,
-        "parts": parts,
-        "probs": probs,
-        "seeds": seeds,
-    }
-    results = _search(rows, inputs, n_samples, seed, address, folder, resume, progress)
-    _tell_failures(results, n_samples)
-    trials = _finished_trials(results)
-    if model == "cfgnn":
-        objective = "mean set size"
-        trials.sort(key=lambda trial: trial["value"])
-    else:
-        objective = "validation accuracy"
-        trials.sort(key=lambda trial: -trial["value"])
-    best = {name: trials[0][name] for name in trials[0] if name not in MEASURED}
+    parts = split(dataset, 0) if base is None else base.parts
+    probs = None if base is None else base.probs
+    settings = draw(rows, n_samples, seed)
+    contents = [dataset.X, dataset.y, parts, dataset.edge_index, probs]
+    key = fingerprint(*contents, repr([str(dataset.source), model, rows, seed]))
+    place = Path(trials or paths.ARTIFACTS / "tuning" / f"{dataset.name}-{key}.csv")
+    inputs = {"model": model, "dataset": dataset, "parts": parts, "probs": probs}
+    steps = [int(epochs) for epochs in rungs] if model in KINDS else [0]
+    search = _Search(place, key, settings, seeds, steps)
+    with _Workers(address, inputs) as workers:
+        search.run(workers, f"tuning {model}", progress)
+    best = search.best()
     record = {
-        "parameters": best,
-        "objective": objective,
-        "value": round(trials[0]["value"], 4),
+        "parameters": settings[best],
+        "objective": "mean set size" if model == "cfgnn" else "validation loss",
+        "value": round(search.mean_values(steps[-1])[best], 4),
         "samples": n_samples,
         "seeds": seeds,
         "rows": len(dataset),
         "attribute": dataset.attribute,
     }
-    return record, pd.DataFrame(trials)
+    return record, search.table()
 
 
 def _searched_rows(
@@ -336,7 +176,7 @@ def _searched_rows(
             "wanted at least one of each"
         )
     if one_of(model, "model", TUNED) != "xgboost":
-        _edges(model, dataset)
+        edges_of(model, dataset)
     if model == "cfgnn" and base is None:
         raise ValueError(
             "base: found None; "
@@ -352,134 +192,223 @@ def _searched_rows(
     return rows
 
 
-def _trial_folder(storage: str | os.PathLike | None, name: str) -> str:
-    """Where the trials of a search are kept: a folder of its own below a path or URI."""
-    place = str(storage or paths.ARTIFACTS / "tuning")
-    if "://" not in place:
-        place = os.path.abspath(place)
-    return f"{place}/{name}"
+class _Search:
+    """The trials of a search, in a CSV file: what is done, and what comes next."""
+
+    def __init__(
+        self,
+        path: Path,
+        key: str,
+        settings: list[dict[str, Any]],
+        seeds: list[int],
+        rungs: list[int],
+    ) -> None:
+        self.path = path
+        self.key = key
+        self.settings = settings
+        self.seeds = seeds
+        self.rungs = rungs
+        self.others = pd.DataFrame()
+        self.done: dict[tuple[int, int, int], dict[str, Any]] = {}
+        if path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        """Take the rows of this search from the file; keep those of other ones."""
+        stored = pd.read_csv(self.path, dtype={"key": str})
+        is_own = stored["key"] == self.key
+        self.others = stored[~is_own]
+        for row in stored[is_own].to_dict("records"):
+            trial = (int(row["setting"]), int(row["seed"]), int(row["epochs"]))
+            self.done[trial] = {name: row[name] for name in MEASURED}
+
+    def run(self, workers: "_Workers", title: str, progress: bool) -> None:
+        """Run what is missing, rung by rung; every finished trial is stored at once."""
+        alive = list(range(len(self.settings)))
+        for rung, epochs in enumerate(self.rungs):
+            pending = []
+            for setting in alive:
+                for seed in self.seeds:
+                    if (setting, seed, epochs) not in self.done:
+                        pending.append((setting, seed, epochs))
+            self._run_all(workers, pending, f"{title}, rung {rung + 1}", progress)
+            alive = self._survivors(alive, epochs)
+        self._save()
+
+    def _run_all(
+        self,
+        workers: "_Workers",
+        pending: list[tuple[int, int, int]],
+        title: str,
+        progress: bool,
+    ) -> None:
+        """Run some trials beside each other; tell of those that fail."""
+        units = [(self.settings[place], *trial) for place, *trial in pending]
+        failed = []
+        results = workers.results(units)
+        bar = tqdm(results, title, len(pending), disable=not progress, leave=False)
+        for place, measured in bar:
+            if isinstance(measured, Exception):
+                failed.append(measured)
+                continue
+            self.done[pending[place]] = measured
+            self._save()
+        if failed:
+            reason = str(failed[0]).strip().splitlines()[-1]
+            text = f"{len(failed)} of {len(pending)} trials failed, the first by {reason}"
+            if len(failed) == len(pending):
+                raise RuntimeError(text) from failed[0]
+            warnings.warn(text, stacklevel=4)
+
+    def mean_values(self, epochs: int) -> dict[int, float]:
+        """By setting, the mean over seeds after so many epochs; only whole settings."""
+        values: dict[int, float] = {}
+        for setting in range(len(self.settings)):
+            trials = [(setting, seed, epochs) for seed in self.seeds]
+            if all(trial in self.done for trial in trials):
+                values[setting] = np.mean([self.done[trial]["value"] for trial in trials])
+        return values
+
+    def _survivors(self, alive: list[int], epochs: int) -> list[int]:
+        """The settings that go on: the best third of those that did not fail."""
+        values = self.mean_values(epochs)
+        ranked = sorted((set(alive) & set(values)), key=lambda place: values[place])
+        n_kept = -(-len(ranked) // KEPT_SHARE)
+        return sorted(ranked[:n_kept])
+
+    def best(self) -> int:
+        """The setting with the smallest value at the end; the first of equals."""
+        values = self.mean_values(self.rungs[-1])
+        return min(values, key=lambda place: values[place])
+
+    def table(self) -> pd.DataFrame:
+        """The trials with their settings, in the order of rungs, settings and seeds."""
+        alive = {place: set(range(len(self.settings))) for place in [0]}
+        for rung, epochs in enumerate(self.rungs):
+            alive[rung + 1] = set(self._survivors(sorted(alive[rung]), epochs))
+        rows = []
+        for trial in sorted(self.done, key=lambda each: (each[2], each[0], each[1])):
+            setting, _, epochs = trial
+            if setting >= len(self.settings) or epochs not in self.rungs:
+                continue
+            rung = self.rungs.index(epochs)
+            row = dict(zip(TRIAL, trial, strict=True)) | self.settings[setting]
+            row |= self.done[trial]
+            if epochs == self.rungs[-1]:
+                row["status"] = FINISHED
+            else:
+                row["status"] = WENT_ON if setting in alive[rung + 1] else STOPPED
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def _save(self) -> None:
+        """Write all trials, whole or not at all."""
+        own = self.table().assign(key=self.key)
+        parts = [part for part in (self.others, own) if len(part)]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with paths.atomic_write(self.path) as unfinished:
+            pd.concat(parts, ignore_index=True).to_csv(unfinished, index=False)
 
 
-def _tell_failures(results: Any, n_samples: int) -> None:
-    """Warn of trials that failed; raise if all of them did."""
-    failed = [result.error for result in results if result.error]
-    if not failed:
-        return
-    reason = str(failed[0]).strip().splitlines()[-1]
-    text = f"{len(failed)} of {n_samples} trials failed, the first by {reason}"
-    if len(failed) == n_samples:
-        raise RuntimeError(text) from failed[0]
-    warnings.warn(text, stacklevel=3)
-
-
-def _finished_trials(results: Any) -> list[dict[str, Any]]:
-    """Parameters and measurements of every trial that did not fail, in their order."""
-    finished = [result for result in results if not result.error]
-    finished.sort(key=lambda result: result.metrics["trial_id"])
-    trials = []
-    for result in finished:
-        trial = _parameters(result.config)
-        for name, field in MEASURED.items():
-            trial[name] = result.metrics[field]
-        trials.append(trial)
-    return trials
-
-
-def _search(
-    rows: Space,
-    inputs: Mapping[str, Any],
-    n_samples: int,
+def _run_trial(
+    parameters: dict[str, Any],
     seed: int,
-    address: str | None,
-    folder: str,
-    resume: bool,
-    progress: bool,
-) -> Any:
-    """Ray Tune's results.
+    epochs: int,
+    model: str,
+    dataset: Dataset,
+    parts: np.ndarray,
+    probs: np.ndarray | None,
+) -> dict[str, float]:
+    """What is measured of one setting and seed."""
+    start = time.perf_counter()
+    valid = np.flatnonzero(parts == "valid")
+    if model == "cfgnn":
+        assert probs is not None  # `tune` has seen to that
+        measured = _cfgnn_trial(parameters, seed, dataset, valid, probs)
+    else:
+        fitted, history = training.train(
+            dataset, parts, model, parameters, seed=seed, epochs=epochs or None
+        )
+        column = "loss" if model == "xgboost" else "valid_loss"
+        kept = int(np.argmin(history[column]))
+        is_right = fitted[valid].argmax(axis=1) == dataset.y[valid]
+        measured = {
+            "value": float(history[column][kept]),
+            "accuracy": float(is_right.mean()),
+            "epoch": int(history["epoch"][kept]),
+            "reached": len(history["epoch"]),
+        }
+    return measured | {"seconds": round(time.perf_counter() - start, 1)}
 
-    From the Ray that is running already, the cluster at `address`, or one for the
-    meantime.
-    """
-    os.environ.update(ENVIRONMENT)
-    import ray
-    from ray import tune
 
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    started_here = not ray.is_initialized()
-    if started_here:
-        _start(ray, address)
-    try:
-        resources = {"cpu": 1, "gpu": min(1, ray.cluster_resources().get("GPU", 0))}
-        objective = tune.with_parameters(_objective, **inputs)
-        trainable = tune.with_resources(objective, resources)
-        if resume and _has_begun(folder):
-            return tune.Tuner.restore(folder, trainable, restart_errored=True).fit()
-        storage, name = folder.rsplit("/", 1)
-        order = tune.search.BasicVariantGenerator(random_state=seed)
-        bar = _progress_bar(f"tuning {inputs['model']}", n_samples, progress)
-        return tune.Tuner(
-            trainable,
-            param_space=_ray_space(rows),
-            tune_config=tune.TuneConfig(
-                num_samples=n_samples, search_alg=order, reuse_actors=True
-            ),
-            run_config=tune.RunConfig(
-                name=name, storage_path=storage, callbacks=[bar], verbose=0
-            ),
-        ).fit()
-    finally:
-        if started_here:
+def _cfgnn_trial(
+    parameters: dict[str, Any],
+    seed: int,
+    dataset: Dataset,
+    valid: np.ndarray,
+    probs: np.ndarray,
+) -> dict[str, float]:
+    """The size of CFGNN's sets on those validation rows that choose its epoch."""
+    from cfhelpers import graph_scores
+
+    adjusted, how = graph_scores.cfgnn(
+        probs,
+        dataset.y,
+        edges_of("cfgnn", dataset),
+        valid,
+        parameters=parameters,
+        seed=seed,
+        progress=False,
+    )
+    is_right = adjusted[valid].argmax(axis=1) == dataset.y[valid]
+    return {
+        "value": how["held_out_size"],
+        "accuracy": float(is_right.mean()),
+        "epoch": how["epoch"],
+        "reached": how["reached"],
+    }
+
+
+class _Workers:
+    """Ray's workers: those that are there, a cluster's, or some for the meantime."""
+
+    def __init__(self, address: str | None, inputs: Mapping[str, Any]) -> None:
+        self.address = address
+        self.inputs = inputs
+        self.is_started_here = False
+
+    def __enter__(self) -> "_Workers":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.is_started_here:
+            import ray
+
             ray.shutdown()
 
+    def results(self, units: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, what a trial measured or why it failed), as trials end."""
+        if not units:
+            return
+        os.environ.update(ENVIRONMENT)
+        import ray
 
-def _ray_space(rows: Space) -> dict[str, Any]:
-    """The rows of a space as Ray Tune's own distributions."""
-    from ray import tune
-
-    searched = {}
-    for name, (law, *values) in rows.items():
-        if law == "choice":
-            searched[name] = tune.choice(values)
-        elif law == "integers":
-            low, high = values
-            searched[name] = tune.randint(low, high + 1)
-        elif law == "uniform":
-            searched[name] = tune.uniform(*values)
-        else:
-            searched[name] = tune.loguniform(*values)
-    return searched
-
-
-def _progress_bar(title: str, n_samples: int, progress: bool) -> Any:
-    """A bar that moves with every finished trial.
-
-    Ray stores it with all it refers to; so it is given a title, not the data.
-    """
-    from ray import tune
-
-    class Bar(tune.Callback):
-        def setup(self, **info: Any) -> None:
-            self.bar = tqdm(total=n_samples, desc=title, disable=not progress)
-
-        def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-            newly_finished = sum(trial.is_finished() for trial in trials) - self.bar.n
-            if newly_finished:
-                self.bar.update(newly_finished)
-
-        def on_experiment_end(self, trials: Any, **info: Any) -> None:
-            self.bar.close()
-
-    return Bar()
-
-
-def _has_begun(folder: str) -> bool:
-    """Whether a search has stored a trial in this folder."""
-    from ray import tune
-
-    try:
-        return bool(tune.ExperimentAnalysis(folder).trials)
-    except (OSError, ValueError):  # nothing there, or stopped before the first trial
-        return False
+        if not ray.is_initialized():
+            _start(ray, self.address)
+            self.is_started_here = True
+        gpus = min(1, ray.cluster_resources().get("GPU", 0))
+        trial = ray.remote(_run_trial).options(num_cpus=1, num_gpus=gpus)
+        shared = {name: ray.put(value) for name, value in self.inputs.items()}
+        places = {}
+        for place, unit in enumerate(units):
+            places[trial.remote(*unit, **shared)] = place
+        waiting = list(places)
+        while waiting:
+            (finished,), waiting = ray.wait(waiting)
+            try:
+                yield places[finished], ray.get(finished)
+            except ray.exceptions.RayError as error:
+                yield places[finished], error
 
 
 def _start(ray: Any, address: str | None) -> None:
@@ -507,12 +436,7 @@ def main() -> None:
     """Search for the quick profile, and store what is best."""
     for name, options, model, fixed in QUICK:
         dataset = load_dataset(name, **options)
-        base = None
-        if model == "cfgnn":
-            base = models.base_model(dataset, split(dataset, 0))
-        record, _ = tune(
-            dataset, model, n_samples=6, seeds=(0, 1), fixed=fixed, base=base
-        )
+        record, _ = tune(dataset, model, n_samples=6, seeds=(0, 1), fixed=fixed)
         path = save_best("quick", dataset, model, record)
         print(path, name, dataset.source, model, record["value"])
 
