@@ -105,10 +105,11 @@ def compare(
     DataFrame
         The columns of COLUMNS, and a row for the largest class of every training split.
     """
+    compared = [*candidates, (LARGEST_CLASS, {})]
     units = []
     for seed in range(training_splits):
-        for candidate in candidates:
-            units.append((seed, *candidate))
+        for model, parameters in compared:
+            units.append((seed, model, parameters))
     found = []
     for seed, model, parameters in tqdm(
         units, "base models", disable=not progress, leave=False
@@ -119,12 +120,13 @@ def compare(
         )
         rows = own_rows(path(), COLUMNS, key)
         if rows.empty:
-            row = measure(dataset, parts, model, parameters, seed, splits)
+            if model == LARGEST_CLASS:
+                row = largest_class(dataset, seed)
+            else:
+                row = measure(dataset, parts, model, parameters, seed, splits)
             rows = pd.DataFrame([row | {"key": key}], columns=COLUMNS)
             add_rows(path(), rows, COLUMNS[:6])
         found.append(rows)
-    for seed in range(training_splits):
-        found.append(pd.DataFrame([largest_class(dataset, seed)], columns=COLUMNS))
     return pd.concat(found, ignore_index=True)
 
 
@@ -204,7 +206,7 @@ def largest_class(dataset: Dataset, seed: int) -> dict[str, Any]:
         "attribute": dataset.attribute,
         "source": str(dataset.source),
         "model": LARGEST_CLASS,
-        "settings": "",
+        "settings": "{}",
         "training_split": seed,
     }
     for part in ("valid", "test"):
