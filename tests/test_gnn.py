@@ -1,4 +1,4 @@
-"""Graph layers against naive computations; training that is seeded and stops early."""
+"""Graph layers against naive computations and PyG's own; training that is seeded."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from cfhelpers.datasets import load_dataset, split
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
-from torch_geometric.nn import GATConv  # noqa: E402
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv  # noqa: E402
 
 from cfhelpers import gnn  # noqa: E402
 
@@ -65,10 +65,30 @@ def test_a_graph_holds_its_edges_both_ways_in_the_order_of_the_nodes_they_lead_t
         [i for i in range(NODES) for _ in NEAR[i]],
     ]
     assert graph.degrees.tolist() == [len(near) for near in NEAR]
-    loops = graph.edges_and_loops.T.tolist()
-    assert sorted(loops) == sorted(
-        graph.edges.T.tolist() + [[i, i] for i in range(NODES)]
-    )
+
+
+def test_every_entry_of_the_normalised_matrix_knows_its_row_and_its_mirror(graph):
+    entries = entries_of(graph)
+    loops = [[i, i] for i in range(NODES)]
+    both_ways = graph.edges.flip(0).T.tolist()
+    assert entries == sorted(both_ways + loops)
+    mirrored = [entries[place] for place in graph.reversed_entries.tolist()]
+    assert mirrored == [[j, i] for i, j in entries]
+
+
+def entries_of(graph):
+    """Rows and columns of the normalised matrix, in the order of its values."""
+    rows = graph.targets.tolist()
+    columns = graph.normalised.col_indices().tolist()
+    return [list(entry) for entry in zip(rows, columns, strict=True)]
+
+
+def test_weights_take_the_places_of_the_normalised_matrixs_values(graph):
+    weights = torch.arange(1.0, len(graph.targets) + 1)
+    dense = torch.zeros(NODES, NODES)
+    for (i, j), weight in zip(entries_of(graph), weights, strict=True):
+        dense[i, j] = weight
+    assert torch.equal(graph.with_weights(weights).to_dense(), dense)
 
 
 def test_a_graph_without_edges_is_a_graph(x):
@@ -149,14 +169,96 @@ def test_sage_pool_takes_the_largest_of_the_projected_neighbours(graph, x):
     close(layer(x, graph), [near @ pooled[i] + bias + own @ h[i] for i in range(NODES)])
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_gat_is_that_of_pyg_with_loops(graph, x, heads):
-    ours, theirs = (
-        gnn._GAT(5, 6, heads),
-        GATConv(5, 6 // heads, heads=heads, add_self_loops=True),
-    )
+# the layers beside PyG's own: values, and gradients of weights and of what goes in
+
+
+def double_graph(edges):
+    """A graph whose matrices hold double numbers, so that little is rounded."""
+    graph = gnn.Graph(edges, NODES)
+    graph.adjacency = graph.adjacency.double()
+    graph.counts = graph.counts.double()
+    exact = 1 / (graph.degrees + 1)
+    entries = entries_of(graph)
+    weights = [np.sqrt(exact[i] * exact[j]) for i, j in entries]
+    graph.normalised = graph.with_weights(torch.tensor(weights))
+    return graph
+
+
+LISTS = {"some edges": EDGES, "no edges": np.zeros((2, 0), int)}
+WIDTHS = [(5, 16), (5, 4), (24, 4)]  # a head of (5, 4) may be narrower than its input
+
+
+def gradients(layer, x, edges):
+    """What a layer gives, then the gradients of a sum that tells all entries apart."""
+    x = x.clone().requires_grad_()
+    found = layer(x, edges)
+    weights = torch.linspace(-1, 2, found.numel(), dtype=x.dtype).view_as(found)
+    wanted = [*layer.parameters(), x]
+    return [found, *torch.autograd.grad((found * weights).sum(), wanted)]
+
+
+def assert_same(ours, theirs, x, graph):
+    """The same values and gradients, which are not all zero."""
+    ours = ours.double()
+    theirs = theirs.double()
     theirs.load_state_dict(ours.state_dict())
-    close(ours(x, graph), theirs(x, graph.edges).detach().numpy())
+    found = gradients(ours, x, graph)
+    wanted = gradients(theirs, x, graph.edges)
+    for own, other in zip(found, wanted, strict=True):
+        close(own, other.detach().numpy())
+    assert found[-1].abs().max() > 0
+
+
+def features(n_in):
+    generator = torch.Generator().manual_seed(n_in)
+    return torch.randn(NODES, n_in, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("which", LISTS)
+@pytest.mark.parametrize("widths", WIDTHS, ids=str)
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_gat_is_that_of_pyg_with_loops(which, widths, heads):
+    n_in, n_out = widths
+    ours = gnn._GAT(n_in, n_out, heads)
+    torch.nn.init.normal_(ours.bias)
+    theirs = GATConv(n_in, n_out // heads, heads=heads, add_self_loops=True)
+    assert_same(ours, theirs, features(n_in), double_graph(LISTS[which]))
+
+
+@pytest.mark.parametrize("which", LISTS)
+@pytest.mark.parametrize("widths", WIDTHS, ids=str)
+@pytest.mark.parametrize(
+    ("aggr", "options"),
+    [("mean", {}), ("pool", {"aggr": "max", "project": True})],
+    ids=["mean", "pool"],
+)
+def test_sage_is_that_of_pyg(which, widths, aggr, options):
+    ours = gnn._SAGE(*widths, aggr)
+    assert_same(
+        ours,
+        SAGEConv(*widths, **options),
+        features(widths[0]),
+        double_graph(LISTS[which]),
+    )
+
+
+@pytest.mark.parametrize("which", LISTS)
+@pytest.mark.parametrize("widths", WIDTHS, ids=str)
+def test_gcn_is_that_of_pyg(which, widths):
+    assert_same(
+        gnn._GCN(*widths),
+        GCNConv(*widths),
+        features(widths[0]),
+        double_graph(LISTS[which]),
+    )
+
+
+def test_attention_that_is_far_apart_stays_a_number():
+    layer = gnn._GAT(5, 4, 2)
+    theirs = GATConv(5, 2, heads=2, add_self_loops=True)
+    with torch.no_grad():
+        layer.att_src *= 2000  # exp of these would be infinite
+    assert_same(layer, theirs, features(5), double_graph(EDGES))
 
 
 def test_gat_averages_by_a_softmax_over_a_node_and_its_neighbours(graph, x):
@@ -203,6 +305,18 @@ def test_dropout_is_for_training_alone(graph, x, kind, aggr):
 
 
 # gradients
+
+
+def test_the_weighted_sums_gradients_are_those_of_finite_differences(graph):
+    x = torch.randn(NODES, 2, dtype=torch.float64, requires_grad=True)
+    weights = torch.rand(
+        len(graph.targets), dtype=torch.float64, requires_grad=True
+    )  # not symmetric: that of (i, j) is not that of (j, i)
+
+    def weighted_sum(weights, x):
+        return gnn._WeightedSum.apply(weights, x, graph)
+
+    assert torch.autograd.gradcheck(weighted_sum, (weights, x))
 
 
 def test_the_symmetric_products_gradient_is_that_of_finite_differences(graph):
@@ -288,6 +402,26 @@ def test_features_are_standardised_by_the_training_rows_alone():
     assert np.array_equal(gnn.standardise(changed, train)[train], found[train])
 
 
+def test_features_that_are_not_scaled_are_taken_as_they_are(data, parts, monkeypatch):
+    usual, _ = fit(data, parts, epochs=3)
+    by_default, _ = fit(data, parts, epochs=3, scaled=True)
+    assert np.array_equal(usual, by_default)
+    seen = []
+    forward = gnn.GNN.forward
+
+    def spy(model, x, graph):
+        seen.append(x.numpy().copy())
+        return forward(model, x, graph)
+
+    monkeypatch.setattr(gnn.GNN, "forward", spy)
+    unscaled, _ = fit(data, parts, epochs=3, scaled=False)
+    assert all(np.array_equal(x, data.X.to_numpy(np.float32)) for x in seen)
+    assert not np.array_equal(unscaled, usual)
+    seen.clear()
+    fit(data, parts, epochs=1)
+    assert np.array_equal(seen[0], gnn.standardise(data.X, parts == "train"))
+
+
 def test_large_features_keep_their_differences():
     X = 1e9 + np.arange(10.0)[:, None]  # as float32 these would all be equal
     np.testing.assert_allclose(gnn.standardise(X, np.arange(10)).std(), 1, rtol=1e-5)
@@ -296,12 +430,13 @@ def test_large_features_keep_their_differences():
 # the best epoch
 
 
-def scripted(values, ties, patience, first=0, epochs=None):
+def scripted(values, patience, first=0, **options):
     """`best_epoch` with a weight that counts steps and a judge that reads from a list."""
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
 
     def step():
+        assert model.training
         with torch.no_grad():
             model.weight += 1
         return model.weight.item()
@@ -309,10 +444,10 @@ def scripted(values, ties, patience, first=0, epochs=None):
     def judge():
         epoch = int(model.weight.item()) - 1
         assert not model.training and epoch >= first
-        return values[epoch], ties[epoch]
+        return {"judged": values[epoch], "other": -values[epoch]}
 
     best, history = gnn.best_epoch(
-        model, step, judge, epochs or len(values), patience, False, "", first
+        model, step, judge, len(values), patience, False, "", first, **options
     )
     assert not best.training
     return int(best.weight.item()) - 1, history
@@ -323,29 +458,36 @@ def test_the_best_epoch_is_kept_and_training_stops_when_nothing_is_better_for_a_
     seed,
 ):
     rng = np.random.default_rng(seed)
-    values, ties = rng.integers(0, 5, 60) / 5, rng.integers(0, 3, 60) / 3
-    patience, first = int(rng.integers(1, 12)), int(rng.integers(0, 4))
-    best, stop = first, 59
-    for epoch in range(first, 60):  # by hand
-        if (
-            epoch == first
-            or values[epoch] > values[best]
-            or (values[epoch] == values[best] and ties[epoch] < ties[best])
-        ):
+    values = rng.integers(0, 15, 60) / 15
+    patience = int(rng.integers(1, 12))
+    first = int(rng.integers(0, 4))
+    best = first
+    stop = 59
+    for epoch in range(first + 1, 60):  # by hand; the first of equals is the best
+        if values[epoch] < values[best]:
             best = epoch
         elif epoch - best == patience:
             stop = epoch
             break
-    kept, history = scripted(values, ties, patience, first)
+    kept, history = scripted(values, patience, first)
     assert kept == best
     assert history["epoch"].tolist() == list(range(first, stop + 1))
-    assert history["held_out"].tolist() == values[first : stop + 1].tolist()
+    assert history["judged"].tolist() == values[first : stop + 1].tolist()
+    assert history["other"].tolist() == (-values[first : stop + 1]).tolist()
     assert history["loss"].tolist() == list(range(first + 1, stop + 2))
 
 
+def test_the_last_epoch_is_kept_on_request_and_all_epochs_are_run():
+    values = [0.1, *np.linspace(0.5, 0.9, 9)]
+    assert scripted(values, 2)[0] == 0
+    kept, history = scripted(values, 2, keep="last")
+    assert kept == 9
+    assert history["epoch"].tolist() == list(range(10))
+
+
 def test_an_epoch_without_a_number_is_never_the_best():
-    values = [0.2, np.nan, 0.5, np.nan, 0.4]
-    assert scripted(values, [0.0] * 5, 9)[0] == 2
+    values = [0.5, np.nan, 0.2, np.nan, 0.4]
+    assert scripted(values, 9)[0] == 2
 
 
 # training
@@ -361,9 +503,12 @@ def parts(data):
     return split(data, 0)
 
 
-def fit(data, parts, kind="gcn", aggr="mean", y=None, **options):
+def fit(data, parts, kind="gcn", aggr="mean", y=None, scaled=None, **options):
     y = data.y if y is None else y
     options = {"epochs": 15, "progress": False} | options
+    parameters = SMALL | {"aggr": aggr}
+    if scaled is not None:
+        parameters["scaled"] = scaled
     return gnn.fit(
         data.X,
         y,
@@ -371,7 +516,7 @@ def fit(data, parts, kind="gcn", aggr="mean", y=None, **options):
         parts,
         data.n_classes,
         kind,
-        SMALL | {"aggr": aggr},
+        parameters,
         **options,
     )
 
@@ -402,17 +547,19 @@ def test_training_leaves_the_streams_of_others_as_they_were(data, parts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "aggr"), MODELS[:4])
-def test_the_probabilities_are_those_of_the_best_epoch(data, parts, kind, aggr):
+def test_the_probabilities_are_those_of_the_lowest_validation_loss(
+    data, parts, kind, aggr
+):
     probs, history = fit(data, parts, kind, aggr, epochs=40)
-    valid = parts == "valid"
-    accuracy = (probs.argmax(axis=1) == data.y)[valid].mean()
-    assert accuracy == pytest.approx(history["held_out"].max(), abs=1e-6)
-    # trained no further than to one of the most accurate epochs, the model is the same
-    for best in np.flatnonzero(history["held_out"] == history["held_out"].max()):
-        if np.array_equal(fit(data, parts, kind, aggr, epochs=int(best) + 1)[0], probs):
-            break
-    else:
-        pytest.fail("the probabilities belong to none of the best epochs")
+    valid = np.flatnonzero(parts == "valid")
+    true = probs[valid, data.y[valid]].astype(float)
+    best = int(history["valid_loss"].argmin())
+    assert -np.log(true).mean() == pytest.approx(history["valid_loss"][best], rel=1e-4)
+    is_right = probs[valid].argmax(axis=1) == data.y[valid]
+    assert is_right.mean() == pytest.approx(history["held_out"][best], abs=1e-6)
+    # trained no further than to that epoch, the model is the same
+    shorter, _ = fit(data, parts, kind, aggr, epochs=best + 1)
+    assert np.array_equal(shorter, probs)
 
 
 def test_training_stops_after_patience(data, parts):
@@ -442,6 +589,7 @@ def test_labels_of_valid_choose_the_epoch_and_nothing_else(data, parts):
     first, other = fit(data, parts), fit(data, parts, y=y)
     assert np.array_equal(first[1]["loss"], other[1]["loss"])
     assert not np.array_equal(first[1]["held_out"], other[1]["held_out"])
+    assert not np.array_equal(first[1]["valid_loss"], other[1]["valid_loss"])
     assert np.array_equal(
         fit(data, parts, epochs=1)[0], fit(data, parts, y=y, epochs=1)[0]
     )
@@ -514,7 +662,7 @@ def test_the_majority_is_beaten_on_simulated_pokec(pokec, kind):
         (
             "gcn",
             {"depth": 3},
-            "parameters: found 'depth'; wanted some of lr, hidden_channels",
+            "parameters: found 'depth'; wanted some of lr, scaled, hidden_channels",
         ),
     ],
 )
