@@ -292,10 +292,14 @@ def test_the_size_loss_is_the_soft_size_at_any_temperature():
     sizes = [
         sum(1 / (1 + np.exp(-(threshold - s) / 0.3)) for s in row) for row in scores[15:]
     ]
-    found = graph_scores.size_loss(torch.tensor(probs), torch.tensor(y), 0.2, 0.3)
-    assert float(found) == pytest.approx(
-        np.mean([max(size - 1, 0) for size in sizes]), rel=1e-9
-    )
+    for target in (0.0, 1.0):
+        found = graph_scores.size_loss(
+            torch.tensor(probs), torch.tensor(y), 0.2, 0.3, target
+        )
+        wanted = np.mean([max(size - target, 0) for size in sizes])
+        assert float(found) == pytest.approx(wanted, rel=1e-9)
+    plain = graph_scores.size_loss(torch.tensor(probs), torch.tensor(y), 0.2, 0.3)
+    assert float(plain) == pytest.approx(np.mean(sizes), rel=1e-9)
 
 
 def test_the_size_losss_gradient_is_that_of_finite_differences():
@@ -373,6 +377,102 @@ def test_cfgnn_computed_again_is_the_same_and_with_another_seed_is_not(
     assert np.array_equal(found[0], found[1]) and not np.array_equal(found[0], found[2])
 
 
+# the variants of CFGNN, one step at a time
+
+
+def training(data, probs, tune, variant, warm_up=2, **options):
+    """A network before its first step."""
+    gnn = pytest.importorskip("cfhelpers.gnn")
+    schedule = graph_scores._Schedule(0.2, 9, warm_up, 9, "best")
+    settings = gnn.LAYERS | graph_scores.CFGNN | {"dropout": 0.0} | options
+    with gnn.seeded(0, gnn.torch.device("cpu")):
+        return graph_scores._Training(
+            probs,
+            data.y,
+            gnn.Graph(data.edge_index, len(probs)),
+            tune,
+            settings,
+            graph_scores.VARIANTS[variant],
+            schedule,
+            0,
+        )
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
+def test_of_the_base_nothing_goes_past_the_published_network_and_all_by_the_shortcut(
+    data, probs, tune, kind
+):
+    torch = pytest.importorskip("torch")
+    wanted = {"published": np.full_like(probs, 1 / 3), "shortcut": probs}
+    for variant, values in wanted.items():
+        network = training(data, probs, tune, variant, kind=kind)
+        with torch.no_grad():
+            for weights in network.model.parameters():
+                weights.zero_()
+            found = torch.softmax(network.logits(), dim=1).numpy()
+        np.testing.assert_allclose(found, values, atol=2e-6)
+
+
+def test_the_published_network_sees_probabilities_and_the_other_their_logarithms(
+    data, probs, tune
+):
+    published = training(data, probs, tune, "published")
+    assert np.array_equal(published.x.numpy(), probs)
+    other = training(data, probs, tune, "shortcut")
+    np.testing.assert_allclose(other.x.numpy(), np.log(probs), rtol=1e-5, atol=1e-6)
+
+
+def parts_of_the_loss(network, probs, y, order):
+    """Cross-entropy of the rows that train, and the soft size of their second half."""
+    rows = probs[network.fit].astype(float)
+    cross_entropy = -np.log(rows[np.arange(len(rows)), y[network.fit]]).mean()
+    scores = [oracle.aps_row(row, 0.5) for row in probs[order].astype(float).tolist()]
+    n = len(order) // 2
+    true = [scores[i][y[order[i]]] for i in range(n)]
+    threshold = oracle.quantile(true, 0.2)
+    sizes = []
+    for row in scores[n:]:
+        soft = [1 / (1 + np.exp((s - threshold) / network.temperature)) for s in row]
+        sizes.append(sum(soft))
+    return cross_entropy, np.array(sizes)
+
+
+def test_the_loss_after_the_warm_up_is_half_cross_entropy_and_half_size(
+    data, probs, tune
+):
+    torch = pytest.importorskip("torch")
+    for variant in graph_scores.VARIANTS:
+        network = training(data, probs, tune, variant, temperature=0.3)
+        for epoch in range(4):
+            stream = np.random.default_rng()
+            stream.bit_generator.state = network.rng.bit_generator.state
+            order = stream.permutation(network.fit)
+            with torch.no_grad():
+                now = torch.softmax(network.logits(), dim=1).numpy()
+            cross_entropy, sizes = parts_of_the_loss(network, now, data.y, order)
+            after = {
+                "published": 0.5 * cross_entropy + 0.5 * sizes.mean(),
+                "shortcut": cross_entropy + 0.1 * np.maximum(sizes - 1, 0).mean(),
+            }
+            wanted = cross_entropy if epoch < 2 else after[variant]
+            assert network.step() == pytest.approx(wanted, rel=1e-4), (variant, epoch)
+
+
+def test_the_last_epoch_is_kept_on_request_after_all_of_them(
+    artifacts, data, probs, tune
+):
+    fast = {"parameters": {"lr": 0.1}, "epochs": 40, "patience": 3}
+    best, chosen = adjust(data, probs, tune, **fast)
+    assert chosen["epoch"] + 3 == chosen["reached"] - 1 < 39  # it stopped early
+    last, how = adjust(data, probs, tune, **fast, keep="last")
+    assert how["epoch"] == 39 and how["reached"] == 40
+    assert how["held_out_size"] > 0
+    assert not np.array_equal(best, last)
+    # the rows that choose have no say any more
+    patient, again = adjust(data, probs, tune, **fast | {"patience": 9}, keep="last")
+    assert np.array_equal(patient, last) and again == how
+
+
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -395,12 +495,20 @@ def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(
 ):
     gnn = pytest.importorskip("cfhelpers.gnn")
 
-    def fake(probs, *_):
-        trained.append(1)
-        return {"probs": probs, "epoch": np.array(1.0), "size": np.array(1.0)}
-
     trained = []
-    monkeypatch.setattr(graph_scores, "_train_cfgnn", fake)
+
+    class Fake:
+        """In the place of a network in training."""
+
+        def __init__(self, probs, *_):
+            self.probs = probs
+
+        def train(self, progress):
+            trained.append(1)
+            numbers = {name: np.array(1.0) for name in ("epoch", "size", "reached")}
+            return numbers | {"probs": self.probs}
+
+    monkeypatch.setattr(graph_scores, "_Training", Fake)
 
     def ask(probs=probs, y=data.y, edges=data.edge_index, tune=tune, **options):
         before = len(trained)
@@ -425,17 +533,18 @@ def test_cfgnn_is_read_for_the_same_key_and_trained_for_any_other(
         "epochs": {"epochs": 11},
         "warm-up": {"warm_up": 2},
         "patience": {"patience": 5},
+        "variant": {"variant": "shortcut"},
+        "the epoch that is kept": {"keep": "last"},
     }
     for what, change in changes.items():
         assert ask(**change) and not ask(**change), what
     assert not ask(y=change_labels(data, outside))
-    for place, name, value in (
-        (graph_scores, "SIZE_WEIGHT", 2.0),
-        (graph_scores, "TARGET", 1.5),
-    ):
-        monkeypatch.setattr(place, name, value)
-        assert ask(), name
-    monkeypatch.setitem(gnn.DEFAULTS, "aggr", "pool")
+    published = graph_scores.VARIANTS["published"]
+    for change in ({"size": 2.0}, {"target": 1.5}, {"cross_entropy": 0.6}):
+        other = replace(published, **change)
+        monkeypatch.setitem(graph_scores.VARIANTS, "published", other)
+        assert ask(), change
+    monkeypatch.setitem(gnn.LAYERS, "aggr", "pool")
     assert ask(), "defaults"
     monkeypatch.setattr(gnn.torch, "__version__", "9.9")
     assert ask(), "library"
@@ -445,12 +554,14 @@ def test_cfgnn_warms_up_then_minimises_size_and_keeps_the_epoch_of_the_smallest_
     artifacts, data, probs, tune, monkeypatch
 ):
     pytest.importorskip("torch_geometric")
-    losses, judged = [], []
-    real_loss, real_size = graph_scores.size_loss, graph_scores.held_out_size
+    losses = []
+    judged = []
+    real_loss = graph_scores.size_loss
+    real_size = graph_scores.held_out_size
 
-    def loss(soft, labels, alpha, temperature):
-        losses.append((len(soft), alpha, temperature))
-        return real_loss(soft, labels, alpha, temperature)
+    def loss(soft, labels, alpha, temperature, target):
+        losses.append((len(soft), alpha, temperature, target))
+        return real_loss(soft, labels, alpha, temperature, target)
 
     def size(scores, y, alpha):
         judged.append(naive_size(scores, y, alpha))
@@ -463,15 +574,18 @@ def test_cfgnn_warms_up_then_minimises_size_and_keeps_the_epoch_of_the_smallest_
     adjusted, chosen = adjust(
         data, probs, tune, parameters={"temperature": 0.3, "lr": 0.05}, **options
     )
-    assert losses == [(2 * len(tune) // 3, 0.2, 0.3)] * 10  # not in the first four epochs
+    # not in the first four epochs, and every set costs
+    assert losses == [(2 * len(tune) // 3, 0.2, 0.3, 0.0)] * 10
     assert len(judged) == 10
     assert chosen == {
         "epoch": 4 + int(np.argmin(judged)),
         "held_out_size": pytest.approx(min(judged)),
+        "reached": 14,
     }
     assert len(set(judged)) > 1
-    # trained no further than to that epoch, it is the same
+    # trained no further than to that epoch, it is the same, whichever epoch is kept
     options["epochs"] = chosen["epoch"] + 1
+    options["keep"] = "last"
     shorter, _ = adjust(
         data, probs, tune, parameters={"temperature": 0.3, "lr": 0.05}, **options
     )
@@ -483,8 +597,13 @@ def test_cfgnn_warms_up_then_minimises_size_and_keeps_the_epoch_of_the_smallest_
     [
         (
             {"parameters": {"depth": 3}},
-            "parameters: found 'depth'; wanted some of lr, hidden_channels",
+            "parameters: found 'depth'; wanted some of hidden_channels, .*temperature",
         ),
+        (
+            {"variant": "ours"},
+            "variant: found 'ours'; wanted one of 'published', 'shortcut'",
+        ),
+        ({"keep": "first"}, "keep: found 'first'; wanted one of 'best', 'last'"),
         (
             {"parameters": {"kind": "gin"}},
             "kind: found 'gin'; wanted one of 'gcn', 'sage', 'gat'",
@@ -728,17 +847,20 @@ def credit(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_real_credit_is_covered_by_every_score_and_cfgnns_sets_are_no_larger_than_aps(
+def test_real_credit_is_covered_by_every_score_and_the_shortcuts_sets_are_no_larger(
     credit,
 ):
     data, base = credit
-    found, options = {}, {"epochs": 90, "warm_up": 20, "progress": False}
+    options = {"variant": "shortcut", "epochs": 90, "warm_up": 20, "progress": False}
+    found = {}
     for name in SCORES:
-        splits = range(2 if name == "cfgnn" else 10)
-        scored = [
-            score_split(data, base.probs, base.parts, name, seed, **options)
-            for seed in splits
-        ]
+        n_splits = 2 if name == "cfgnn" else 10
+        scored = []
+        for seed in range(n_splits):
+            scored.append(
+                score_split(data, base.probs, base.parts, name, seed, **options)
+            )
         found[name] = np.array([reported(data, one) for one in scored])
         assert_covers(found[name][:, 0], len(scored[0].calibration), len(scored[0].test))
+    # in so few epochs the network without a shortcut does not come that far
     assert found["cfgnn"][:, 1].mean() <= found["aps"][:2, 1].mean()
