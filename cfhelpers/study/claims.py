@@ -19,7 +19,7 @@ import pandas as pd
 
 from cfhelpers import fairness, paths
 from cfhelpers.control import Guarantee
-from cfhelpers.study import authors, counts
+from cfhelpers.study import authors, base_models, counts
 from cfhelpers.study.judging import ROUNDING, prediction_interval
 from cfhelpers.study.names import Arm, DataKind
 
@@ -51,6 +51,7 @@ class Source(StrEnum):
     STORED = "the authors' stored means"
     COVERAGES = "the authors' stored coverages"
     OURS = "our runs"
+    BASE_MODELS = "our base models"
     BATCH_GCP = "our runs of BatchGCP"
     AUTHORS_GROUPS = "the authors' coverages per group under BatchGCP"
     GROUPS = "our coverages per group under BatchGCP"
@@ -223,6 +224,34 @@ def our_settings(rows: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(dict.fromkeys(MEANS, "mean") | counts)
 
 
+def base_model_settings(rows: pd.DataFrame) -> pd.DataFrame:
+    """The size of conformal sets by base model, a line per score and training split.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `base_models.load`; may be empty.
+
+    Returns
+    -------
+    DataFrame
+        The columns of RUN, score, settings, unit, over, base_efficiency.
+    """
+    rows = rows[rows["model"] != base_models.LARGEST_CLASS]
+    parts = []
+    for score in base_models.SCORES:
+        parts.append(rows.assign(score=score, base_efficiency=rows[f"{score}_size"]))
+    table = pd.concat(parts, ignore_index=True)
+    records = table["dataset"] + ", " + table["source"]
+    return table.assign(
+        data=str(DataKind.PAPERS),
+        records=records,
+        profile="paper",
+        unit=table["training_split"],
+        over="training splits",
+    )
+
+
 def stored_settings() -> pd.DataFrame:
     """The authors' means as settings.
 
@@ -360,6 +389,7 @@ def evidence(
         Source.STORED: stored_settings(),
         Source.COVERAGES: authors.pokec_coverages(),
         Source.OURS: our_settings(training_rows),
+        Source.BASE_MODELS: base_model_settings(base_models.load()),
         Source.BATCH_GCP: batch_gcp_settings(batch_rows),
         Source.AUTHORS_GROUPS: group_settings(batch_rows.iloc[:0]),  # none are stored
         Source.GROUPS: group_settings(batch_rows),
