@@ -73,3 +73,76 @@ def test_the_sentences_count_settings_on_either_side_of_the_paper(settings):
 def test_no_settings_are_refused(settings, function):
     with pytest.raises(ValueError, match="rows: found none; wanted a row per setting"):
         function(settings.iloc[:0], *PAPER)
+
+
+COLUMNS = ["setting", "seed", "epochs", "lr", "value", "accuracy", "status"]
+
+
+@pytest.fixture
+def trials():
+    """Two settings and seeds: one is stopped after 30 epochs, the other finishes."""
+    rows = [
+        [0, 0, 30, 0.1, 1.4, 0.4, "stopped"],
+        [0, 1, 30, 0.1, 1.2, 0.5, "stopped"],
+        [1, 0, 30, 0.01, 1.1, 0.5, "went on"],
+        [1, 1, 30, 0.01, 1.0, 0.5, "went on"],
+        [1, 0, 100, 0.01, 0.9, 0.6, "finished"],
+        [1, 1, 100, 0.01, 0.8, 0.7, "finished"],
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def test_a_search_is_told_by_the_last_rung_of_each_setting_the_furthest_first(trials):
+    table = model_figures.search_table(trials)
+    assert table.index.tolist() == [1, 0]
+    assert table["loss"].tolist() == pytest.approx([0.85, 1.3])
+    assert table["accuracy"].tolist() == pytest.approx([0.65, 0.45])
+    assert table["epochs"].tolist() == [100, 30]
+    assert table["seeds"].tolist() == [2, 2]
+    assert table["lr"].tolist() == [0.01, 0.1]
+
+
+def test_a_stopped_setting_ends_in_a_cross_and_a_finished_one_in_a_star(trials):
+    figure = model_figures.draw_search({"gcn": trials}, reference=0.7)
+    (ax,) = figure.axes
+    for status, mean in (("stopped", 1.3), ("finished", 0.85)):
+        (mark,) = lines_with(ax, model_figures.STATUS_MARKS[status])
+        assert mark.get_ydata() == pytest.approx([mean])
+    means = [line.get_ydata() for line in ax.lines if line.get_linewidth() == 1.2]
+    assert [*means[1]] == pytest.approx([1.05, 0.85])
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "XGBoost, untuned" in names
+
+
+def test_a_setting_that_waits_for_its_next_rung_has_neither_mark(trials):
+    waiting = trials[trials["epochs"] == 30]
+    (ax,) = model_figures.draw_search({"gcn": waiting}).axes
+    assert lines_with(ax, model_figures.STATUS_MARKS["finished"]) == []
+    assert len(lines_with(ax, "o")) == 1
+
+
+def test_the_newest_search_of_a_file_is_the_one_that_was_written_last(trials, tmp_path):
+    older = trials.assign(key="older", value=9.0)
+    newer = trials.assign(key="newer")
+    file = tmp_path / "trials.csv"
+    pd.concat([older, newer]).to_csv(file, index=False)
+    pd.testing.assert_frame_equal(model_figures.newest_trials(file), trials)
+
+
+def test_no_search_is_refused():
+    with pytest.raises(ValueError, match="trials: found none; wanted those of"):
+        model_figures.draw_search({})
+
+
+def test_base_models_are_means_over_training_splits_by_model_and_features():
+    models = ["gcn", "gcn", "gcn", "xgboost"]
+    settings = ["{}", "{}", '{"scaled": false}', "{}"]
+    rows = pd.DataFrame({"model": models, "settings": settings})
+    rows["training_split"] = [0, 1, 0, 0]
+    for name in ["valid_log_loss", *model_figures.MEASURED]:
+        rows[name] = [0.2, 0.4, 0.5, 0.6]
+    table = model_figures.base_models_table(rows)
+    assert table["tps_size"].to_dict() == pytest.approx(
+        {("gcn", "scaled"): 0.3, ("gcn", "as they are"): 0.5, ("xgboost", ""): 0.6}
+    )
+    assert table["training splits"].tolist() == [2, 1, 1]

@@ -1,6 +1,8 @@
-"""Figures of models: how a search went, and what CFGNN gives by its setting."""
+"""Figures and tables of models: searches, base models, and CFGNN by its setting."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,10 +13,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cfhelpers.study.cfgnn_settings import C
+from cfhelpers.study.tuning import FINISHED, STOPPED
 
 KIND_NAMES = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
 MARKS = {"gcn": "o", "sage": "s", "gat": "D"}
 COLOURS = {"gcn": "C0", "sage": "C1", "gat": "C2"}
+STATUS_MARKS = {STOPPED: "X", FINISHED: "*"}  # how the last rung of a setting ended
+NOT_PARAMETERS = (
+    "setting",
+    "seed",
+    "epochs",
+    "value",
+    "accuracy",
+    "epoch",
+    "reached",
+    "seconds",
+    "status",
+    "key",
+)
+MEASURED = ["valid_accuracy", "test_accuracy", "test_log_loss", "tps_size", "aps_size"]
 ALWAYS = 1.0  # the share of re-splits in which CF leaves a setting as it is
 
 
@@ -147,3 +164,182 @@ def tell_cfgnn_settings(
         f"{n_fairer} of {n} settings are fairer than {paper_ratio:.3f}.",
     ]
     return "\n".join(lines)
+
+
+def newest_trials(path: Path) -> pd.DataFrame:
+    """The trials of the newest search in a file.
+
+    Parameters
+    ----------
+    path : Path
+        Of `tuning.trials_path`.
+
+    Returns
+    -------
+    DataFrame
+        No rows where there is no file.
+
+    Examples
+    --------
+    >>> newest_trials(Path("no_such_file.csv")).empty
+    True
+    """
+    if not path.exists():
+        return pd.DataFrame()
+    stored = pd.read_csv(path, dtype={"key": str})
+    newest = stored["key"].iloc[-1]
+    return stored[stored["key"] == newest].drop(columns="key").reset_index(drop=True)
+
+
+def search_table(trials: pd.DataFrame) -> pd.DataFrame:
+    """The settings of a search, the best first.
+
+    Parameters
+    ----------
+    trials : DataFrame
+        Of `tuning.tune`, or its CSV file.
+
+    Returns
+    -------
+    DataFrame
+        A row per setting: epochs of the last rung it reached, seeds, means over them of
+        loss and accuracy, how it ended, and the parameters. Settings that got further
+        come first, then those with the lower loss.
+
+    Examples
+    --------
+    >>> trials = pd.DataFrame(
+    ...     {
+    ...         "setting": [0, 1, 1],
+    ...         "seed": [0, 0, 0],
+    ...         "epochs": [30, 30, 100],
+    ...         "value": [1.3, 1.1, 1.0],
+    ...         "accuracy": [0.4, 0.5, 0.6],
+    ...         "status": ["stopped", "went on", "finished"],
+    ...         "lr": [0.1, 0.01, 0.01],
+    ...     }
+    ... )
+    >>> search_table(trials)[["epochs", "loss", "status"]].to_numpy().tolist()
+    [[100, 1.0, 'finished'], [30, 1.3, 'stopped']]
+    """
+    furthest = trials.groupby("setting")["epochs"].transform("max")
+    last = trials[trials["epochs"] == furthest]
+    names = [name for name in trials.columns if name not in NOT_PARAMETERS]
+    taken = {"status": ("status", "first")} | {name: (name, "first") for name in names}
+    table = last.groupby("setting").agg(
+        epochs=("epochs", "first"),
+        seeds=("seed", "nunique"),
+        loss=("value", "mean"),
+        accuracy=("accuracy", "mean"),
+        **taken,
+    )
+    return table.sort_values(["epochs", "loss"], ascending=[False, True])
+
+
+def draw_search(
+    trials: Mapping[str, pd.DataFrame], reference: float | None = None
+) -> Figure:
+    """How the settings of some searches did from rung to rung.
+
+    Parameters
+    ----------
+    trials : mapping
+        By model; of `tuning.tune`, or its CSV file.
+    reference : float, optional
+        The validation loss of another model, drawn as a line.
+
+    Returns
+    -------
+    Figure
+        A panel per model: a line per setting, the mean over seeds of the validation loss
+        against the epochs of the rungs. A cross ends the setting that was stopped, a star
+        the one that has finished.
+
+    Examples
+    --------
+    >>> columns = ["setting", "seed", "epochs", "value", "status"]
+    >>> rows = [[0, 0, 30, 1.3, "stopped"], [1, 0, 30, 1.1, "finished"]]
+    >>> figure = draw_search({"gcn": pd.DataFrame(rows, columns=columns)})
+    >>> figure.axes[0].get_title()
+    'GCN: 2 settings'
+    >>> plt.close(figure)
+    """
+    if not trials:
+        raise ValueError("trials: found none; wanted those of at least one model")
+    fig, axes = plt.subplots(
+        1, len(trials), figsize=(12.5, 3.9), sharey=True, squeeze=False
+    )
+    for ax, (model, rows) in zip(axes[0], trials.items(), strict=True):
+        rungs = sorted(rows["epochs"].unique())
+        for _, own in rows.groupby("setting"):
+            _draw_trials(ax, own, rungs, COLOURS[model])
+        if reference is not None:
+            ax.axhline(reference, color="0.3", lw=1, ls="--")
+        ax.set_xticks(range(len(rungs)), [str(epochs) for epochs in rungs])
+        ax.set_title(f"{KIND_NAMES[model]}: {rows['setting'].nunique()} settings")
+        ax.set_xlabel("epochs of the rung")
+    axes[0, 0].set_ylabel("loss on the validation rows")
+    fig.legend(handles=_search_marks(reference), loc="outside right center")
+    return fig
+
+
+def _draw_trials(ax: Axes, rows: pd.DataFrame, rungs: list[int], colour: str) -> None:
+    """One setting: its seeds as dots, their means as a line, and how it ended."""
+    ax.plot(
+        [rungs.index(epochs) for epochs in rows["epochs"]], rows["value"], ".", c="0.7"
+    )
+    means = rows.groupby("epochs")["value"].mean()
+    places = [rungs.index(epochs) for epochs in means.index]
+    ax.plot(places, means, color=colour, lw=1.2)
+    (status,) = rows.loc[rows["epochs"] == means.index[-1], "status"].unique()
+    mark = STATUS_MARKS.get(status, "o")
+    ax.plot(places[-1], means.iloc[-1], mark, color=colour, ms=11, mec="white")
+
+
+def _search_marks(reference: float | None) -> list[Line2D]:
+    """The legend of `draw_search`."""
+    marks = [Line2D([], [], color="0.7", marker=".", ls="none", label="one seed")]
+    marks.append(Line2D([], [], color="0.3", lw=1.2, label="a setting, mean"))
+    for status, mark in STATUS_MARKS.items():
+        look: dict[str, Any] = {"marker": mark, "color": "0.3", "mec": "white", "ms": 11}
+        marks.append(Line2D([], [], ls="none", label=status, **look))
+    if reference is not None:
+        marks.append(Line2D([], [], color="0.3", lw=1, ls="--", label="XGBoost, untuned"))
+    return marks
+
+
+def base_models_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Base models beside each other: means over training splits.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `base_models.compare` or `base_models.load`, of one dataset.
+
+    Returns
+    -------
+    DataFrame
+        A row per model and its features, scaled or as they are; the number of training
+        splits, and the means of the validation loss and of MEASURED.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"model": ["gcn"], "settings": ['{"scaled": false}']})
+    >>> rows = rows.assign(training_split=0, **dict.fromkeys(MEASURED, 0.5))
+    >>> rows = rows.assign(valid_log_loss=1.0)
+    >>> base_models_table(rows).index.tolist()
+    [('gcn', 'as they are')]
+    """
+    named = rows.assign(features=[_features(row) for row in rows.to_dict("records")])
+    groups = named.groupby(["model", "features"], sort=False)
+    table = groups[["valid_log_loss", *MEASURED]].mean()
+    table.insert(0, "training splits", groups["training_split"].nunique())
+    return table
+
+
+def _features(row: Mapping[Any, Any]) -> str:
+    """Whether the features of a row's model were scaled, in words."""
+    if row["model"] not in KIND_NAMES:
+        return ""
+    is_scaled = json.loads(row["settings"]).get("scaled", True)
+    return "scaled" if is_scaled else "as they are"
