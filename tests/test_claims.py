@@ -10,6 +10,7 @@ import pytest
 
 from cfhelpers import paths
 from cfhelpers.study import (
+    base_models,
     claim_statistics,
     claims,
     paper_claims,
@@ -99,12 +100,13 @@ MADE_UP = {  # claim -> settings in which it holds, settings in which it fails
     ),
     "xgboost": (
         bars(
-            {"model": "gcn", "base_efficiency": 2.5},
-            {"model": "xgboost", "base_efficiency": 2.2},
+            {"model": "gcn", "settings": "scaled", "base_efficiency": 2.5},
+            {"model": "xgboost", "settings": "", "base_efficiency": 2.2},
         ),
         bars(
-            {"model": "gcn", "base_efficiency": 2.1},
-            {"model": "xgboost", "base_efficiency": 2.2},
+            {"model": "gcn", "settings": "scaled", "base_efficiency": 2.1},
+            {"model": "gcn", "settings": "as they are", "base_efficiency": 2.9},
+            {"model": "xgboost", "settings": "", "base_efficiency": 2.2},
         ),
     ),
     "price-credit": (bars(SMALL), bars(SMALL, LARGE)),
@@ -331,6 +333,27 @@ def test_the_interval_of_a_share_ends_at_zero_and_one():
 def test_a_claim_needs_one_bound():
     with pytest.raises(ValueError, match="claim a: found at_least None and at_most None"):
         Claim("a", "", "", "", pooled, (Source.OURS,))
+
+
+def test_base_models_give_a_line_per_score_and_training_split():
+    row = dict.fromkeys(base_models.COLUMNS, "")
+    row |= {"dataset": "credit", "source": "bundled", "model": "gcn"}
+    rows = pd.DataFrame(
+        [
+            row | {"training_split": 0, "tps_size": 2.0, "aps_size": 2.5},
+            row | {"training_split": 1, "tps_size": 2.1, "aps_size": 2.6},
+            row | {"training_split": 0, "model": base_models.LARGEST_CLASS},
+        ]
+    )
+    lines = claims.base_model_settings(rows)
+    sizes = lines.set_index(["score", "unit"])["base_efficiency"].to_dict()
+    assert sizes == {
+        ("tps", 0): 2.0,
+        ("tps", 1): 2.1,
+        ("aps", 0): 2.5,
+        ("aps", 1): 2.6,
+    }
+    assert set(lines["over"]) == {"training splits"}
 
 
 def test_printed_settings_have_every_number_of_the_tables():
