@@ -2,24 +2,36 @@
 
 import math
 from itertools import islice
+from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pytest
 from toy import EDGES, NODES, neighbours, toy
 
+from cfhelpers import paths
 from cfhelpers.conformal import conformal_quantile
-from cfhelpers.datasets import split
+from cfhelpers.datasets import resplit, split, tune_halves
 from cfhelpers.graph_scores import daps, held_out_size, neighbour_mean
 from cfhelpers.scores import aps
-from cfhelpers.study import batch_gcp, experiments
+from cfhelpers.study import (
+    batch_gcp,
+    cfgnn_settings,
+    errata,
+    experiments,
+    presets,
+    spaces,
+)
 from cfhelpers.study.errata import (
     Errata,
     alone,
+    cfgnn_options,
     composed_candidates,
     fit_gcp,
     fit_stopped_early,
     gradient_steps,
     quantile_one_rank_up,
+    rows_of,
     score_split_as_released,
     scores_of_labels,
     size_by_index,
@@ -37,6 +49,16 @@ DAPS_SWITCHES = [
     "halves_by_index",
     "unlabelled_at_minus_one",
 ]
+CFGNN_SWITCHES = [
+    "shortcut",
+    "last_epoch",
+    "longer_training",
+    "shorter_training",
+    "trained_once",
+    "batches",
+    "block_degrees",
+]
+SMALL = {"kind": "gcn", "layers": 1, "lr": 0.02, "dropout": 0.3}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +89,7 @@ def test_all_switches_are_off_unless_one_asks_for_them():
 
 def test_each_erratum_comes_alone():
     assert [one.names for one in alone()] == [[name] for name in NAMES]
-    assert len(set(NAMES)) == 6
+    assert len(set(NAMES)) == 13
 
 
 # The quantile
@@ -332,6 +354,128 @@ def test_steps_below_zero_are_told():
         fit_stopped_early([0.1], ["a"], steps=-1)
 
 
+# CFGNN
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory):
+    """What is trained is kept for the tests of this file."""
+    with patch.object(paths, "ARTIFACTS", tmp_path_factory.mktemp("artifacts")):
+        yield
+
+
+@pytest.fixture
+def small():
+    """The preset is a small network."""
+    with patch.object(presets, "preset", lambda dataset, model: dict(SMALL)):
+        yield
+
+
+def score_cfgnn(data, probs, parts, seed=1, **names):
+    switch = Errata(**names)
+    return score_split_as_released(data, probs, parts, "cfgnn", seed, switch)
+
+
+def test_without_switches_cfgnn_is_as_published(artifacts, small, data, probs, parts):
+    scored, quantile = score_cfgnn(data, probs, parts)
+    right = score_split(data, probs, parts, "cfgnn", 1, parameters=SMALL, progress=False)
+    for name in ("scores", "calibration", "test"):
+        assert np.array_equal(getattr(scored, name), getattr(right, name))
+    assert scored.chosen == right.chosen
+    assert quantile == experiments.calibrate(data, right).base
+
+
+@pytest.mark.parametrize("name", CFGNN_SWITCHES)
+def test_each_switch_of_cfgnn_alone_changes_its_scores(
+    artifacts, small, data, probs, parts, name
+):
+    before, _ = score_cfgnn(data, probs, parts)
+    scored, quantile = score_cfgnn(data, probs, parts, **{name: True})
+    for rows in ("calibration", "test"):
+        assert np.array_equal(getattr(scored, rows), getattr(before, rows))
+    is_changed = np.abs(scored.scores - before.scores) > 1e-6
+    assert is_changed.mean() > 0.5
+    true_scores = scores_of_labels(scored, data)
+    assert quantile == conformal_quantile(true_scores, 0.1)
+
+
+def test_block_degrees_change_what_batches_alone_do_not(
+    artifacts, small, data, probs, parts
+):
+    right, _ = score_cfgnn(data, probs, parts, batches=True)
+    wrong, _ = score_cfgnn(data, probs, parts, block_degrees=True)
+    assert (np.abs(right.scores - wrong.scores) > 1e-6).mean() > 0.5
+
+
+def test_trained_once_re_split_0_is_as_ever_and_the_others_have_its_network(
+    artifacts, small, data, probs, parts
+):
+    first, _ = score_cfgnn(data, probs, parts, seed=0)
+    once, _ = score_cfgnn(data, probs, parts, seed=0, trained_once=True)
+    assert np.array_equal(first.scores, once.scores)
+    later, _ = score_cfgnn(data, probs, parts, seed=3, trained_once=True)
+    assert later.chosen == first.chosen
+    tune = rows_of(data, parts, 0, "tune")
+    assert len(np.intersect1d(tune, later.test)) > 0.1 * len(tune)
+    assert len(np.intersect1d(tune, first.test)) == 0
+
+
+def test_the_parts_of_a_re_split_are_those_of_the_scores(data, parts):
+    new = tune_halves(data, resplit(data, parts, 2), 2)
+    for part in ("tune", "calibration", "test"):
+        assert np.array_equal(rows_of(data, parts, 2, part), np.flatnonzero(new == part))
+    with pytest.raises(ValueError, match="part: found 'train'; wanted one of 'tune'"):
+        rows_of(data, parts, 2, "train")
+
+
+def test_switches_become_options_of_cfgnn(small, data):
+    assert cfgnn_options(data, Errata()) == {"parameters": SMALL}
+    assert cfgnn_options(data, Errata(trained_once=True)) == {"parameters": SMALL}
+    both = cfgnn_options(data, Errata(shortcut=True, last_epoch=True))
+    assert both == {"parameters": SMALL, "variant": "shortcut", "keep": "last"}
+    longer = cfgnn_options(data, Errata(longer_training=True))
+    assert (longer["epochs"], longer["patience"]) == (900, 900)
+    wrong = cfgnn_options(data, Errata(block_degrees=True))
+    assert wrong == {"parameters": SMALL, "block_degrees": True}
+    right = cfgnn_options(data, Errata(batches=True))
+    assert right == {"parameters": SMALL, "block_degrees": False}
+
+
+def settings_of(data):
+    """Stored settings in which the smallest sets are not a small GCN's."""
+    drawn = spaces.draw(spaces.space("cfgnn", data), 30)
+    rows = pd.DataFrame(drawn).assign(setting=range(30), variant="published")
+    is_small = (rows["kind"] == "gcn") & (rows["layers"] <= 2)
+    rows["held_out_size"] = 1 + rows.index / 100 + 0.5 * is_small
+    return drawn, rows, rows.index[is_small]
+
+
+def test_batches_have_the_best_small_gcn_where_the_preset_is_another(data):
+    drawn, rows, small_places = settings_of(data)
+    rows.loc[small_places[1], "held_out_size"] = 1.3  # larger than the best of others
+    tuned = {"kind": "gat", "layers": 1}
+    with (
+        patch.object(presets, "preset", lambda dataset, model: tuned),
+        patch.object(cfgnn_settings, "load", lambda name: rows),
+    ):
+        found = cfgnn_options(data, Errata(batches=True))["parameters"]
+        assert found == drawn[small_places[1]] and found["layers"] <= 2
+        assert cfgnn_options(data, Errata())["parameters"] == tuned
+    three_layers = {"kind": "gcn", "layers": 3}
+    with (
+        patch.object(presets, "preset", lambda dataset, model: three_layers),
+        patch.object(cfgnn_settings, "load", lambda name: rows[:0]),
+    ):
+        assert cfgnn_options(data, Errata(batches=True))["parameters"] == {}
+    assert errata.CFGNN["kind"] == "gcn" and errata.CFGNN["layers"] == 2
+
+
+def test_cfgnn_without_a_graph_is_told(probs, parts):
+    data = toy(600, unlabelled=0.1, edges=False)
+    with pytest.raises(ValueError, match="score: found 'cfgnn' for toy without edges"):
+        score_cfgnn(data, probs, parts)
+
+
 # A split, with and without
 
 
@@ -384,7 +528,7 @@ def test_each_switch_of_daps_alone_changes_its_scores(data, probs, parts, name):
         assert all(changed)  # whatever δ is chosen
 
 
-@pytest.mark.parametrize("name", [*DAPS_SWITCHES, "early_gcp"])
+@pytest.mark.parametrize("name", [*DAPS_SWITCHES, *CFGNN_SWITCHES, "early_gcp"])
 def test_other_scores_know_none_of_them(data, probs, parts, name):
     right = score_split(data, probs, parts, "aps", 0)
     switch = Errata(**{name: True})

@@ -1,11 +1,11 @@
-"""The bugs of the authors' release, each behind a switch.
+"""The bugs of the authors' release, each behind a switch, and the open choices of CFGNN.
 
-Each is a small function that does what the release does. Its docstring names the correct
-function that it replaces. The switches of CFGNN are not here. What the bugs move is
-measured in `errata_runs`; nothing else imports this module.
+Each bug is a small function that does what the release does. Its docstring names the
+correct function that it replaces. What the switches move is measured in `errata_runs`;
+nothing else imports this module.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import islice
@@ -15,13 +15,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from cfhelpers._checks import as_float_column, as_fraction
+from cfhelpers._checks import as_float_column, as_fraction, one_of
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.datasets import Dataset, resplit, tune_halves
-from cfhelpers.graph_scores import STREAM, held_out_size, mix, neighbour_mean
+from cfhelpers.graph_scores import (
+    CFGNN,
+    STREAM,
+    cfgnn,
+    held_out_size,
+    mix,
+    neighbour_mean,
+)
 from cfhelpers.groups import as_groups
-from cfhelpers.study import batch_gcp
-from cfhelpers.study.scoring import DIFFUSIONS, ScoredSplit, score_split
+from cfhelpers.scores import aps
+from cfhelpers.study import batch_gcp, cfgnn_settings, presets
+from cfhelpers.study.errata_cfgnn import MOST_LAYERS, cfgnn_in_batches
+from cfhelpers.study.scoring import DIFFUSIONS, ScoredSplit, _edges_for, score_split
 
 LOOPS_AT_LOADING = 1  # the release adds loops when it loads a graph, too
 # How the release's solver of BatchGCP takes its steps, and when it stops.
@@ -31,11 +40,21 @@ BATCH = 2048
 TRAINING_SHARE = 0.8
 PATIENCE = 50  # epochs
 LEAST_IMPROVEMENT = 0.001
+# What these switches change in `graph_scores.cfgnn`.
+CFGNN_OPTIONS: dict[str, dict[str, Any]] = {
+    "shortcut": {"variant": "shortcut"},
+    "last_epoch": {"keep": "last"},
+    "longer_training": {"epochs": 900, "patience": 900},
+    "shorter_training": {"epochs": 100, "warm_up": 33, "patience": 33},
+}
 
 
 @dataclass(frozen=True)
 class Errata:
-    """Which bugs of the release are on; `str()` names them.
+    """Which bugs, and which choices in CFGNN, are on; `str()` names them.
+
+    Without any, CFGNN is as published: trained anew for every re-split, on the whole
+    graph, and kept as at its best epoch.
 
     Attributes
     ----------
@@ -54,6 +73,19 @@ class Errata:
         BatchGCP's solver stops before it has converged: `fit_stopped_early`.
     unlabelled_at_minus_one : bool
         Unlabelled nodes have probabilities of −1: `unlabelled_at_minus_one`.
+    shortcut : bool
+        CFGNN adds to the logarithms of the base probabilities.
+    last_epoch : bool
+        CFGNN is kept as at its last epoch.
+    longer_training, shorter_training : bool
+        CFGNN is trained three times as long, or a third of it.
+    trained_once : bool
+        CFGNN learns from the tuning rows of re-split 0, and is used for all re-splits.
+    batches : bool
+        CFGNN is a GCN that is trained and run in batches of nodes, with the degrees of
+        the graph: `errata_cfgnn.cfgnn_in_batches`. The other side of `block_degrees`.
+    block_degrees : bool
+        The same with degrees counted inside a batch.
 
     Examples
     --------
@@ -69,6 +101,13 @@ class Errata:
     halves_by_index: bool = False
     early_gcp: bool = False
     unlabelled_at_minus_one: bool = False
+    shortcut: bool = False
+    last_epoch: bool = False
+    longer_training: bool = False
+    shorter_training: bool = False
+    trained_once: bool = False
+    batches: bool = False
+    block_degrees: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -80,7 +119,7 @@ class Errata:
 
 
 def alone() -> list[Errata]:
-    """Each erratum alone.
+    """Each switch alone.
 
     Returns
     -------
@@ -541,8 +580,9 @@ def score_split_as_released(
     """Score every row, and give q̂, with some of the release's bugs.
 
     The right one is `scoring.score_split`; without an erratum they are the same. All
-    scores know the erratum `quantile`; the others are DAPS's, but for `early_gcp`, which
-    is no matter of scores.
+    scores know the erratum `quantile`; the others are DAPS's or CFGNN's, but for
+    `early_gcp`, which is no matter of scores. CFGNN has the parameters that
+    `cfgnn_options` gives.
 
     Parameters
     ----------
@@ -574,6 +614,8 @@ def score_split_as_released(
         if resplits is None:
             resplits = seed + 1
         scored = _score_daps(dataset, probs, parts, seed, errata, alpha, resplits)
+    elif score == "cfgnn":
+        scored = _score_cfgnn(dataset, probs, parts, seed, errata, alpha)
     else:
         scored = score_split(dataset, probs, parts, score, seed, alpha=alpha)
     true_scores = scores_of_labels(scored, dataset)
@@ -597,29 +639,144 @@ def _score_daps(
     if errata.unlabelled_at_minus_one:
         u = np.random.default_rng([seed, STREAM]).random(len(dataset))
         scores = unlabelled_at_minus_one(scores, dataset.y, u)
-    new_parts = tune_halves(dataset, resplit(dataset, parts, seed), seed)
-    tune = np.flatnonzero(new_parts == "tune")
+    tune = rows_of(dataset, parts, seed, "tune")
     values, chosen = tune_daps_as_released(
         scores, dataset.y, averaging, tune, errata, alpha
     )
+    return _scored(dataset, parts, "daps", seed, values, chosen)
+
+
+def _scored(
+    dataset: Dataset,
+    parts: np.ndarray,
+    score: str,
+    seed: int,
+    values: np.ndarray,
+    chosen: dict[str, Any],
+) -> ScoredSplit:
+    """The scores of a re-split that has tuning rows, and its parts."""
     return ScoredSplit(
-        score="daps",
+        score=score,
         scores=values,
-        calibration=np.flatnonzero(new_parts == "calibration"),
-        test=np.flatnonzero(new_parts == "test"),
+        calibration=rows_of(dataset, parts, seed, "calibration"),
+        test=rows_of(dataset, parts, seed, "test"),
         chosen=chosen,
     )
+
+
+def rows_of(dataset: Dataset, parts: np.ndarray, seed: int, part: str) -> np.ndarray:
+    """The rows of one part of a re-split whose tuning rows are set aside.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    parts : array of str, shape (n,)
+        As `datasets.split` gives it.
+    seed : int
+        Of the re-split.
+    part : {"tune", "calibration", "test"}
+
+    Returns
+    -------
+    array of int
+
+    Examples
+    --------
+    >>> from cfhelpers.datasets import load_dataset, split
+    >>> credit = load_dataset("credit")
+    >>> parts = split(credit, 0)
+    >>> len(rows_of(credit, parts, 0, "tune")), len(rows_of(credit, parts, 0, "test"))
+    (3750, 7500)
+    """
+    one_of(part, "part", ("tune", "calibration", "test"))
+    return np.flatnonzero(_new_parts(dataset, parts, seed) == part)
+
+
+def _new_parts(dataset: Dataset, parts: np.ndarray, seed: int) -> np.ndarray:
+    """The parts of a re-split whose tuning rows are set aside."""
+    return tune_halves(dataset, resplit(dataset, parts, seed), seed)
+
+
+def cfgnn_options(dataset: Dataset, errata: Errata) -> dict[str, Any]:
+    """What CFGNN is trained with.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With its graph.
+    errata : Errata
+
+    Returns
+    -------
+    dict
+        Of `graph_scores.cfgnn`, or with batches of `errata_cfgnn.cfgnn_in_batches`.
+        "parameters" are those of the quick preset; for batches, where that is no GCN of
+        one or two layers, those of the best such in results/cfgnn_settings.csv.
+
+    Examples
+    --------
+    >>> from cfhelpers.datasets import load_dataset
+    >>> credit = load_dataset("credit", graph="published")
+    >>> cfgnn_options(credit, Errata(last_epoch=True))["keep"]
+    'last'
+    """
+    if errata.batches or errata.block_degrees:
+        parameters = _small_gcn(dataset)
+        return {"parameters": parameters, "block_degrees": errata.block_degrees}
+    options: dict[str, Any] = {"parameters": presets.preset(dataset, "cfgnn")}
+    for name in errata.names:
+        options |= CFGNN_OPTIONS.get(name, {})
+    return options
+
+
+def _small_gcn(dataset: Dataset) -> dict[str, Any]:
+    """Parameters of a GCN of one or two layers: the preset's, or the best one run."""
+    tuned = presets.preset(dataset, "cfgnn")
+    network = CFGNN | tuned
+    if network["kind"] == "gcn" and network["layers"] <= MOST_LAYERS:
+        return tuned
+    rows = cfgnn_settings.load(dataset.name)
+    is_small = (rows["kind"] == "gcn") & (rows["layers"] <= MOST_LAYERS)
+    own = rows[is_small & (rows["variant"] == "published")]
+    if own.empty:
+        return {}  # the defaults are such a network
+    return cfgnn_settings.best(dataset, own)
+
+
+def _score_cfgnn(
+    dataset: Dataset,
+    probs: ArrayLike,
+    parts: np.ndarray,
+    seed: int,
+    errata: Errata,
+    alpha: float,
+) -> ScoredSplit:
+    """CFGNN on one split, with some of the switches."""
+    options = cfgnn_options(dataset, errata)
+    edges = _edges_for("cfgnn", dataset)
+    seed_of_rows = 0 if errata.trained_once else seed
+    tune = rows_of(dataset, parts, seed_of_rows, "tune")
+    train: Callable[..., tuple[np.ndarray, dict[str, Any]]] = cfgnn
+    if errata.batches or errata.block_degrees:
+        train = cfgnn_in_batches
+    adjusted, chosen = train(
+        probs,
+        dataset.y,
+        edges,
+        tune,
+        alpha=alpha,
+        seed=seed_of_rows,
+        progress=False,
+        **options,
+    )
+    u = np.random.default_rng([seed, STREAM]).random(len(dataset))
+    return _scored(dataset, parts, "cfgnn", seed, aps(adjusted, u), chosen)
 
 
 @lru_cache(maxsize=1)
 def _neighbour_mean_of(dataset: Dataset) -> sparse.csr_array:
     """The mean over neighbours in a dataset's graph, which it must have."""
-    if dataset.edge_index is None:
-        raise ValueError(
-            f"score: found 'daps' for {dataset.name} without edges; "
-            "load the dataset with its graph"
-        )
-    return neighbour_mean(dataset.edge_index, len(dataset))
+    return neighbour_mean(_edges_for("daps", dataset), len(dataset))
 
 
 def scores_of_labels(scored: ScoredSplit, dataset: Dataset) -> np.ndarray:

@@ -16,7 +16,13 @@ from matplotlib.lines import Line2D
 
 from cfhelpers import paths
 from cfhelpers.study import authors, batch_gcp
-from cfhelpers.study.errata_runs import NUMBER, QUANTITIES, TOUCHED
+from cfhelpers.study.errata_runs import (
+    NUMBER,
+    QUANTITIES,
+    TOUCHED,
+    baseline,
+    is_baseline,
+)
 from cfhelpers.study.judging import prediction_interval
 from cfhelpers.study.names import Arm
 
@@ -81,7 +87,7 @@ def paper_values() -> pd.DataFrame:
     printed = authors.reported_values().query("table == 'tab:credit_di_all'")
     printed = printed.assign(c=printed["c"].astype(float), paper=printed["value"])
     both = pd.concat([*parts, printed], ignore_index=True)
-    both = both[both["score"].isin(TOUCHED["quantile"])]
+    both = both[both["score"].isin(set().union(*TOUCHED.values()))]
     return both[[*NUMBER, "paper"]].reset_index(drop=True)
 
 
@@ -91,7 +97,7 @@ def moves(rows: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     rows : DataFrame
-        Of `errata_runs.run`.
+        Of `errata_runs.run` or `errata_runs.run_cfgnn`.
 
     Returns
     -------
@@ -134,16 +140,18 @@ def gcp_moves(rows: pd.DataFrame) -> pd.DataFrame:
 def _before_and_after(rows: pd.DataFrame, number: list[str]) -> pd.DataFrame:
     """The means over re-splits of each number without a bug and with each."""
     means = rows.groupby(["erratum", *number], sort=False)["value"].mean().reset_index()
-    is_before = means["erratum"] == "none"
-    before = means[is_before].drop(columns="erratum").rename(columns={"value": "before"})
+    is_before = means["erratum"].map(is_baseline)
+    before = means[is_before].rename(columns={"erratum": "without", "value": "before"})
     after = means[~is_before].rename(columns={"value": "after"})
-    return after.merge(before, on=number, validate="many_to_one")
+    after["without"] = after["erratum"].map(baseline)
+    both = after.merge(before, on=["without", *number], validate="many_to_one")
+    return both.drop(columns="without")
 
 
 def _finished(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The columns of `moves`, in their order."""
     table = table.assign(
-        splits=rows["split"].nunique(),
+        splits=_n_splits(rows),
         distinct=_is_distinct(table),
         row=[row_name(row) for row in table.to_dict("records")],
     )
@@ -158,6 +166,13 @@ def _finished(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         "row",
     ]
     return table[columns]
+
+
+def _n_splits(rows: pd.DataFrame) -> int:
+    """How many re-splits there are, or are in the means."""
+    if "splits" in rows:
+        return int(rows["splits"].max())
+    return rows["split"].nunique()
 
 
 def _is_distinct(table: pd.DataFrame) -> pd.Series:

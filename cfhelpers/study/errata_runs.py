@@ -21,7 +21,13 @@ from cfhelpers.datasets import Dataset
 from cfhelpers.datasets import split as split_rows
 from cfhelpers.groups import as_groups
 from cfhelpers.study import batch_gcp, experiments, models, presets
-from cfhelpers.study.errata import Errata, alone, fit_gcp, score_split_as_released
+from cfhelpers.study.errata import (
+    Errata,
+    alone,
+    cfgnn_options,
+    fit_gcp,
+    score_split_as_released,
+)
 from cfhelpers.study.names import Arm
 from cfhelpers.study.scoring import ScoredSplit
 from cfhelpers.study.stored_rows import add_rows, own_rows
@@ -40,11 +46,36 @@ TOUCHED = {
     "halves_by_index": ("daps",),
     TOGETHER: ("daps",),
 }
+CFGNN_SWITCHES = (
+    "shortcut",
+    "last_epoch",
+    "longer_training",
+    "shorter_training",
+    "trained_once",
+    "block_degrees",
+)
+# What a switch is compared with, where that is not "none".
+BASELINES = {"block_degrees": "batches"}
 RELEASE_TUNING = "release_tuning"
 TUNINGS = ("none", "composed_tuning", RELEASE_TUNING)
 TRAINING_FILE = "errata_training.csv"
 TRAINING_COLUMNS = ["training_split", "tuning", *NUMBER, "value", "splits", "key"]
 MODEL = "xgboost"
+ALPHA = 0.1
+CHOSEN = ("diffusion", "epoch", "held_out_size")  # what tuning or training chose
+CFGNN_FILE = "errata_cfgnn.csv"
+CFGNN_COLUMNS = [
+    "erratum",
+    *NUMBER,
+    "value",
+    "sd",
+    "unchanged",
+    "changed_scores",
+    "epoch",
+    "held_out_size",
+    "splits",
+    "key",
+]
 
 
 def switches(name: str) -> Errata:
@@ -70,6 +101,48 @@ def switches(name: str) -> Errata:
         known[str(errata)] = tuple(errata.names)
     one_of(name, "name", tuple(known))
     return Errata(**dict.fromkeys(known[name], True))
+
+
+def baseline(name: str) -> str:
+    """The name of what a switch is compared with.
+
+    Parameters
+    ----------
+    name : str
+        As `switches` knows it.
+
+    Returns
+    -------
+    str
+        "none", but for "block_degrees": a GCN in batches with the right degrees. So
+        nothing differs but the degrees.
+
+    Examples
+    --------
+    >>> baseline("self_loops"), baseline("block_degrees")
+    ('none', 'batches')
+    """
+    return BASELINES.get(name, "none")
+
+
+def is_baseline(name: str) -> bool:
+    """Whether other switches are compared with this one.
+
+    Parameters
+    ----------
+    name : str
+        As `switches` knows it.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_baseline("none"), is_baseline("batches"), is_baseline("shortcut")
+    (True, True, False)
+    """
+    return name == "none" or name in BASELINES.values()
 
 
 def rounds(score: str, errata: Errata) -> dict[int, dict[str, list[float]]]:
@@ -131,14 +204,16 @@ def changes(
     dict
         scores: how many there are; changed: how many of them differ; labels: how many
         labels enter or leave the base predictor's sets of the test rows; quantile and
-        diffusion (NaN for scores that have none), and both without the bug.
+        diffusion (NaN for scores that have none), and both without the bug, which is as
+        `baseline` says.
     """
+    without = baseline(name)
     found = {}
-    for which in ("none", name):
+    for which in (without, name):
         found[which] = score_split_as_released(
             dataset, base.probs, base.parts, score, split, switches(which)
         )
-    before, quantile_before = found["none"]
+    before, quantile_before = found[without]
     after, quantile = found[name]
     in_sets_before = before.scores[before.test] <= quantile_before
     in_sets = after.scores[after.test] <= quantile
@@ -161,7 +236,7 @@ def run_split(
     score: str,
     split: int,
     errata: Errata,
-    alpha: float = 0.1,
+    alpha: float = ALPHA,
 ) -> pd.DataFrame:
     """Every number of one score on one re-split, with some bugs.
 
@@ -180,8 +255,9 @@ def run_split(
     -------
     DataFrame
         Columns arm ("base" for q̂, "cf" for the paper's rule), metric, c, classwise,
-        quantity, value, and `diffusion`, the δ of DAPS. The base predictor knows no c and
-        no kind of λ; its numbers are there for each.
+        quantity, value, and those of CHOSEN: the δ of DAPS; the epoch of CFGNN, and its
+        sets on the rows that chose it. The base predictor knows no c and no kind of λ;
+        its numbers are there for each.
     """
     rows: list[dict[str, Any]] = []
     for n_before, asked in rounds(score, errata).items():
@@ -196,9 +272,9 @@ def run_split(
             alpha,
             resplits=resplits,
         )
-        diffusion = scored.chosen.get("diffusion", np.nan)
+        chosen = {name: scored.chosen.get(name, np.nan) for name in CHOSEN}
         for row in _measured_rows(dataset, scored, quantile, asked, alpha):
-            rows.append(row | {"diffusion": diffusion})
+            rows.append(row | chosen)
     return pd.DataFrame(rows)
 
 
@@ -235,7 +311,7 @@ def run(
     pairs: Iterable[tuple[str, str]],
     splits: int = 10,
     *,
-    alpha: float = 0.1,
+    alpha: float = ALPHA,
     progress: bool = True,
 ) -> pd.DataFrame:
     """The rows of some bugs and scores, without the bugs too, on every re-split.
@@ -257,21 +333,36 @@ def run(
     Returns
     -------
     DataFrame
-        erratum ("none" among them), score, split, and the columns of `run_split`.
+        erratum ("none" or another `baseline` among them), score, split, and the columns
+        of `run_split`.
     """
     own_pairs = [pair for pair in pairs if pair[0] != "none"]
-    scores = dict.fromkeys(score for _, score in own_pairs)
-    without = [("none", score) for score in scores]
-    units = list(product([*without, *own_pairs], range(splits)))
+    without = [(baseline(name), score) for name, score in own_pairs]
+    every_pair = list(dict.fromkeys([*without, *own_pairs]))
+    return _run_pairs(dataset, base, every_pair, splits, alpha, progress)
+
+
+def _run_pairs(
+    dataset: Dataset,
+    base: models.BaseModel,
+    pairs: Sequence[tuple[str, str]],
+    splits: int,
+    alpha: float,
+    progress: bool,
+) -> pd.DataFrame:
+    """The rows of these pairs (name, score) alone, on every re-split."""
     content = experiments.rows_key(
         dataset, base.parts, base.model, base.parameters, base.seed, {"alpha": alpha}
     )
+    units = list(product(pairs, range(splits)))
     parts = []
     for (name, score), split in tqdm(
         units, "bugs and re-splits", disable=not progress, leave=False
     ):
         errata = switches(name)
         key = {"content": content, "errata": errata.names, "score": score, "split": split}
+        if score == "cfgnn":
+            key["options"] = cfgnn_options(dataset, errata)
         compute = partial(run_split, dataset, base, score, split, errata, alpha)
         file = f"runs/errata-{dataset.name}-{score}"
         rows = cached_frame(file, key, compute, code=__name__)
@@ -295,7 +386,7 @@ def bugs_and_scores() -> list[tuple[str, str]]:
 
 
 def run_gcp(
-    dataset: Dataset, base: models.BaseModel, splits: int = 10, alpha: float = 0.1
+    dataset: Dataset, base: models.BaseModel, splits: int = 10, alpha: float = ALPHA
 ) -> pd.DataFrame:
     """BatchGCP at its optimum and stopped early, on every re-split.
 
@@ -384,3 +475,76 @@ def _training_rows(
     means = own.groupby(["tuning", *NUMBER], sort=False)["value"].mean().reset_index()
     means.insert(0, "training_split", base.seed)
     return means.assign(splits=splits).round(6)
+
+
+def run_cfgnn(
+    dataset: Dataset,
+    base: models.BaseModel,
+    names: Sequence[str] = CFGNN_SWITCHES,
+    splits: int = 10,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """CFGNN with each switch alone, and with what they are compared with.
+
+    The numbers of a switch that are in results/errata_cfgnn.csv for the same records,
+    model and settings are read; the others are computed, which trains a network per
+    re-split, and added to the file at once.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With its graph.
+    base : BaseModel
+    names : names of switches
+    splits : int
+        Re-splits, over which the numbers are means.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    DataFrame
+        The columns of CFGNN_COLUMNS: value and sd are mean and standard deviation over
+        re-splits; `unchanged` is the share of re-splits in which CF leaves the base
+        predictor's number as it is; `changed_scores` is the share of scores on re-split 0
+        that differ from the baseline's, of which it is NaN.
+    """
+    path = paths.RESULTS / CFGNN_FILE
+    found = []
+    for name in dict.fromkeys([*map(baseline, names), *names]):
+        errata = switches(name)
+        settings = {"errata": errata.names, "splits": splits}
+        settings["options"] = cfgnn_options(dataset, errata)
+        key = experiments.rows_key(
+            dataset, base.parts, base.model, base.parameters, base.seed, settings
+        )
+        rows = own_rows(path, CFGNN_COLUMNS, key)
+        if rows.empty:
+            rows = _cfgnn_rows(dataset, base, name, splits, progress).assign(key=key)
+            add_rows(path, rows[CFGNN_COLUMNS], ["erratum"])
+        found.append(rows)
+    return pd.concat(found, ignore_index=True)
+
+
+def _cfgnn_rows(
+    dataset: Dataset, base: models.BaseModel, name: str, splits: int, progress: bool
+) -> pd.DataFrame:
+    """The means over re-splits of CFGNN with one switch, or of a baseline."""
+    rows = _run_pairs(dataset, base, [(name, "cfgnn")], splits, ALPHA, progress)
+    by_number = rows.groupby(["erratum", *NUMBER], sort=False)
+    means = by_number.agg(
+        value=("value", "mean"),
+        sd=("value", "std"),
+        epoch=("epoch", "mean"),
+        held_out_size=("held_out_size", "mean"),
+    ).reset_index()
+    places = ["metric", "c", "classwise", "quantity"]
+    by_arm = rows.pivot(index=["split", *places], columns="arm", values="value")
+    is_same = by_arm[str(Arm.CF)] == by_arm[str(Arm.BASE)]
+    shares = is_same.groupby(places).mean().rename("unchanged").reset_index()
+    means = means.merge(shares, on=places, validate="many_to_one")
+    share = np.nan
+    if not is_baseline(name):
+        found = changes(dataset, base, "cfgnn", name)
+        share = found["changed"] / found["scores"]
+    return means.assign(changed_scores=share, splits=splits).round(6)
