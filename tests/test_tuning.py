@@ -1,15 +1,16 @@
-"""Tuning: spaces, an objective blind to calibration rows, searches on Ray, settings."""
+"""Tuning: an objective blind to calibration rows, searches in rungs, settings."""
 
 import json
-import logging
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ import yaml
 from cfhelpers import paths
 from cfhelpers.datasets import Dataset, split
 from cfhelpers.datasets._dataset import symmetric, undirected
-from cfhelpers.study import presets, training, tuning
+from cfhelpers.study import presets, spaces, training, tuning
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,71 +49,6 @@ def small(n=300, edges=True, source="simulated") -> Dataset:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "label"), [("gnn", "base_gnn"), ("xgboost", "base_xgb"), ("cfgnn", "cf_gnn")]
-)
-def test_the_spaces_are_those_of_the_paper(shared, name, label):
-    text = (shared / "paper" / "conformal_fairness_iclr2025.tex").read_text(
-        encoding="utf-8"
-    )
-    body = text.split(rf"\label{{tab:{label}:hpt}}")[1].split(r"\end{tabular}")[0]
-    names = {"aggr_fn": "aggr", r"$\tau$": "temperature"} | (
-        {"lr": "learning_rate"} if name == "xgboost" else {}
-    )
-    printed = {}
-    for row in body.replace(r"\_", "_").replace(r"\midrule", "").split(r"\\")[1:-1]:
-        parameter, cell = (part.strip() for part in row.split("&"))
-        numbers = [
-            float(f"1e{a}") if a else float(b)
-            for a, b in re.findall(r"10\^\{(-?\d+)\}|(\d+\.?\d*)", cell)
-        ]
-        words = [word for word in re.findall("[a-z]+", cell) if word != "dots"]
-        printed[names.get(parameter, parameter)] = {*numbers, *words}
-    printed.pop("batch_size", None)  # a batch is the whole graph
-    searched = {
-        key: set(row) - {"choice", "integers"} for key, row in tuning.SPACES[name].items()
-    }
-    searched.pop("kind", None)  # the paper tunes CFGNN for each kind of layer
-    assert printed == searched
-    assert list(tuning.table(name)["hyperparameter"]) == list(tuning.SPACES[name])
-
-
-def test_a_row_of_one_kind_of_layer_is_searched_for_that_kind_alone():
-    data = small()
-    assert "heads" in tuning.space("gat", data) and "aggr" not in tuning.space(
-        "gat", data
-    )
-    assert "aggr" in tuning.space("sage", data) and "heads" not in tuning.space(
-        "sage", data
-    )
-    assert not {"heads", "aggr"} & set(tuning.space("gcn", data))
-    assert {"kind", "heads", "aggr"} <= set(tuning.space("cfgnn", data))
-    sample = {
-        "kind": "sage",
-        "heads": 4,
-        "aggr": "pool",
-        "lr": 0.00123456,
-        "layers": np.int64(2),
-    }
-    assert tuning._parameters(sample) == {
-        "kind": "sage",
-        "aggr": "pool",
-        "lr": 0.001235,
-        "layers": 2,
-    }
-
-
-def test_lstm_is_left_out_where_the_graph_is_too_large(monkeypatch):
-    gnn = pytest.importorskip("cfhelpers.gnn")
-    data = small()
-    limit = 300 * np.bincount(data.edge_index[0]).max() * 128
-    monkeypatch.setattr(gnn, "LSTM_LIMIT", limit)
-    assert "lstm" in tuning.space("sage", data)["aggr"]
-    monkeypatch.setattr(gnn, "LSTM_LIMIT", limit - 1)
-    assert tuning.space("sage", data)["aggr"] == ("choice", "mean", "gcn", "pool")
-    assert "lstm" in tuning.SPACES["gnn"]["aggr"]
-
-
 XGBOOST = {"learning_rate": 0.1, "n_estimators": 10, "max_depth": 3}
 SAMPLES = {
     "xgboost": XGBOOST,
@@ -128,134 +64,530 @@ SAMPLES = {
 }
 
 
+# one trial
+
+
+def run_trial(model, data, parts, probs=None, seed=0, epochs=12):
+    return tuning._run_trial(SAMPLES[model], seed, epochs, model, data, parts, probs)
+
+
+def random_probs(n):
+    return np.random.default_rng(1).dirichlet(np.ones(3), n).astype(np.float32)
+
+
+def relabel(data, rows):
+    """Other labels for some rows."""
+    y = data.y.copy()
+    other = y + 1 + np.random.default_rng(2).integers(0, 2, len(y))
+    y[rows] = other[rows] % 3
+    return replace(data, y=y)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", list(SAMPLES))
 def test_rows_that_calibrate_or_test_have_no_say_in_the_choice(
     model, tmp_path, monkeypatch
 ):
-    pytest.importorskip("xgboost"), pytest.importorskip("torch_geometric")
-    data, values = small(), []
-    parts = split(data, 0)
-    probs = np.random.default_rng(1).dirichlet(np.ones(3), len(data)).astype(np.float32)
-    outside = np.isin(parts, ["calibration", "test"])
-    for place in ("as it is", "other labels outside", "other labels inside"):
-        y = data.y.copy()
-        changed = {
-            "as it is": [],
-            "other labels outside": outside,
-            "other labels inside": ~outside,
-        }[place]
-        y[changed] = (
-            y[changed] + 1 + np.random.default_rng(2).integers(0, 2, len(y))[changed]
-        ) % 3
-        monkeypatch.setattr(paths, "ARTIFACTS", tmp_path / place)
-        other = Dataset(
-            **{field: getattr(data, field) for field in data.__dataclass_fields__}
-            | {"y": y}
-        )
-        values.append(
-            tuning._objective(SAMPLES[model], model, other, parts, probs, [0, 1])["value"]
-        )
-    assert values[0] == values[1] != values[2]
-
-
-def test_the_objective_is_the_mean_validation_accuracy_over_seeds():
     pytest.importorskip("xgboost")
-    data, sample = small(), XGBOOST | {"subsample": 0.5}
+    pytest.importorskip("torch_geometric")
+    data = small()
     parts = split(data, 0)
-    valid = parts == "valid"
-    fitted = [
-        training.train(data, parts, "xgboost", sample, seed=seed)[0] for seed in (3, 4, 5)
-    ]
-    values = [(probs.argmax(1) == data.y)[valid].mean() for probs in fitted]
-    found = tuning._objective(sample, "xgboost", data, parts, None, [3, 4, 5])
-    assert found == {
-        "value": pytest.approx(np.mean(values)),
-        "deviation": pytest.approx(np.std(values)),
+    outside = np.isin(parts, ["calibration", "test"])
+    cases = {
+        "as it is": data,
+        "other labels outside": relabel(data, outside),
+        "other labels inside": relabel(data, ~outside),
+    }
+    found = []
+    for place, other in cases.items():
+        monkeypatch.setattr(paths, "ARTIFACTS", tmp_path / place)
+        measured = run_trial(model, other, parts, random_probs(300))
+        measured.pop("seconds")
+        found.append(measured)
+    assert found[0] == found[1]
+    assert found[0]["value"] != found[2]["value"]
+
+
+@pytest.mark.parametrize("model", ["xgboost", "gcn"])
+def test_a_trial_is_judged_by_the_cross_entropy_on_the_validation_rows(model):
+    pytest.importorskip("xgboost")
+    pytest.importorskip("torch_geometric")
+    data = small()
+    parts = split(data, 0)
+    found = run_trial(model, data, parts, seed=3)
+    probs, history = training.train(data, parts, model, SAMPLES[model], seed=3, epochs=12)
+    valid = np.flatnonzero(parts == "valid")
+    loss = -np.log(probs[valid, data.y[valid]].astype(float)).mean()
+    assert found["value"] == pytest.approx(loss, rel=1e-4)
+    is_right = probs[valid].argmax(axis=1) == data.y[valid]
+    assert found["accuracy"] == pytest.approx(is_right.mean())
+    assert found["accuracy"] == pytest.approx(history["held_out"][found["epoch"]])
+    assert found["reached"] == len(history["epoch"]) <= 12
+    assert list(found) == list(tuning.MEASURED)
+
+
+def test_a_cfgnn_trial_is_judged_by_its_sets(tmp_path, monkeypatch):
+    graph_scores = pytest.importorskip("cfhelpers.graph_scores")
+    pytest.importorskip("torch_geometric")
+    monkeypatch.setattr(paths, "ARTIFACTS", tmp_path)
+    data = small()
+    parts = split(data, 0)
+    probs = random_probs(300)
+    found = run_trial("cfgnn", data, parts, probs, seed=2, epochs=0)
+    valid = np.flatnonzero(parts == "valid")
+    adjusted, how = graph_scores.cfgnn(
+        probs,
+        data.y,
+        data.edge_index,
+        valid,
+        parameters=SAMPLES["cfgnn"],
+        seed=2,
+        progress=False,
+    )
+    is_right = adjusted[valid].argmax(axis=1) == data.y[valid]
+    assert found["value"] == how["held_out_size"]
+    assert found["accuracy"] == pytest.approx(is_right.mean())
+    assert (found["epoch"], found["reached"]) == (how["epoch"], how["reached"])
+
+
+def test_epochs_without_a_number_are_passed_over_and_a_trial_of_them_fails(monkeypatch):
+    data = small()
+    parts = split(data, 0)
+
+    def train_to(losses):
+        history = {"epoch": np.arange(3.0), "valid_loss": np.array(losses)}
+        monkeypatch.setattr(
+            training, "train", lambda *_, **__: (random_probs(300), history)
+        )
+        return run_trial("gcn", data, parts)
+
+    assert train_to([0.9, 0.7, np.nan])["epoch"] == 1
+    with pytest.raises(ValueError, match="gcn: no epoch has a validation loss that is"):
+        train_to([np.nan, np.nan, np.nan])
+
+
+# a search, with workers that only pretend to train
+
+
+class Killed(BaseException):
+    """The end of a process, wherever it is."""
+
+
+class PretendedWorkers:
+    """Workers that look a trial's value up, and end when they have done enough."""
+
+    def __init__(self, fails=lambda place, seed, epochs: False, last=None):
+        self.fails = fails
+        self.last = last
+        self.asked = []
+
+    def __call__(self, address, inputs):
+        self.inputs = inputs
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def results(self, units):
+        for place in reversed(range(len(units))):  # in any order
+            parameters, seed, epochs = units[place]
+            if len(self.asked) == self.last:
+                raise Killed
+            self.asked.append((parameters["lr"], seed, epochs))
+            if self.fails(parameters["lr"], seed, epochs):
+                yield place, ValueError("first line\nValueError: it does not fit")
+            else:
+                yield place, measured_for(parameters["lr"], seed, epochs)
+
+
+def measured_for(lr, seed, epochs):
+    value, accuracy = np.random.default_rng([int(lr * 1e6), seed, epochs]).random(2)
+    return {
+        "value": float(value),
+        "accuracy": float(accuracy),
+        "epoch": epochs // 2,
+        "reached": epochs,
+        "seconds": 0.1,
     }
 
 
-def result(trial, value=None, error=None, **config):
-    metrics = (
-        {}
-        if error
-        else {
-            "trial_id": f"x_{trial:05}",
-            "value": value,
-            "deviation": 0.0,
-            "time_total_s": 1.0,
-        }
-    )
-    return SimpleNamespace(error=error, config=config, metrics=metrics)
+LRS = [round(0.011 + 0.01 * place, 3) for place in range(10)]
+SETTINGS = [{"lr": lr, "aggr": "pool", "layers": 2} for lr in LRS]
+SEEDS = [3, 5]
+RUNGS = [2, 10, 40]
 
 
-def test_the_best_trial_is_the_largest_accuracy_or_smallest_set_and_the_first_of_equals(
-    monkeypatch,
-):
-    results = [result(2, 0.7, lr=0.3), result(1, 0.7, lr=0.2), result(0, 0.6, lr=0.1)]
-    monkeypatch.setattr(tuning, "_search", lambda *_: results)
-    record, trials = tuning.tune(small(), "gcn", n_samples=3, seeds=[0])
-    assert record["parameters"] == {"lr": 0.2} and list(trials["lr"]) == [0.2, 0.3, 0.1]
-    base = SimpleNamespace(parts=split(small(), 0), probs=np.full((300, 3), 1 / 3))
-    record, trials = tuning.tune(small(), "cfgnn", n_samples=3, seeds=[0], base=base)
-    assert record["parameters"] == {"lr": 0.1} and list(trials["lr"]) == [0.1, 0.2, 0.3]
-    assert record["objective"] == "mean set size" and record["value"] == 0.6
+def new_search(path, key="abc", n=10, seeds=SEEDS, rungs=RUNGS):
+    return tuning._Search(path, key, SETTINGS[:n], seeds, rungs)
 
 
-def test_a_failed_trial_is_left_out_with_a_warning_and_if_all_fail_the_reason_is_given(
-    monkeypatch,
-):
-    error = ValueError("first line\nValueError: it does not fit")
-    monkeypatch.setattr(
-        tuning,
-        "_search",
-        lambda *_: [result(0, error=error, lr=0.1), result(1, 0.4, lr=0.2)],
-    )
-    with pytest.warns(
-        UserWarning,
-        match="1 of 2 trials failed, the first by ValueError: it does not fit",
+def finished_search(path, workers=None, **options):
+    search = new_search(path, **options)
+    search.run(workers or PretendedWorkers(), "", False)
+    return search
+
+
+def texts(path):
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def best_by_hand(n, epochs, among):
+    """The n settings among some whose mean over seeds is smallest."""
+    values = {}
+    for place in among:
+        found = [measured_for(LRS[place], seed, epochs)["value"] for seed in SEEDS]
+        values[place] = sum(found) / len(found)
+    return sorted(sorted(values, key=values.get)[:n])
+
+
+def test_the_best_third_by_the_mean_over_seeds_goes_on(tmp_path):
+    workers = PretendedWorkers()
+    search = finished_search(tmp_path / "trials.csv", workers)
+    second = best_by_hand(4, 2, range(10))
+    third = best_by_hand(2, 10, second)
+    wanted = set()
+    for epochs, places in ((2, range(10)), (10, second), (40, third)):
+        wanted |= {(LRS[place], seed, epochs) for place in places for seed in SEEDS}
+    assert len(workers.asked) == len(wanted)
+    assert set(workers.asked) == wanted
+    (best,) = best_by_hand(1, 40, third)
+    assert search.best() == best
+    table = search.table()
+    for row in table.to_dict("records"):
+        goes_on = second if row["epochs"] == 2 else third
+        status = "went on" if row["setting"] in goes_on else "stopped"
+        assert row["status"] == ("finished" if row["epochs"] == 40 else status)
+        assert SETTINGS[row["setting"]].items() <= row.items()
+        measured = measured_for(row["lr"], row["seed"], row["epochs"])
+        assert measured.items() <= row.items()
+    order = table[["epochs", "setting", "seed"]]
+    pd.testing.assert_frame_equal(order, order.sort_values(list(order)))
+
+
+@pytest.mark.parametrize(
+    ("n", "counts"), [(1, [1, 1, 1]), (3, [3, 1, 1]), (4, [4, 2, 1])]
+)
+def test_of_few_settings_one_goes_on_at_least(tmp_path, n, counts):
+    table = finished_search(tmp_path / "trials.csv", n=n).table()
+    assert table.groupby("epochs")["setting"].nunique().tolist() == counts
+
+
+def test_of_equals_the_first_goes_on_and_is_the_best(tmp_path, monkeypatch):
+    same = measured_for(LRS[0], 0, 1)
+    monkeypatch.setattr(sys.modules[__name__], "measured_for", lambda *_: same)
+    search = finished_search(tmp_path / "trials.csv")
+    went_on = search.table().query("epochs == 10")["setting"].unique()
+    assert went_on.tolist() == [0, 1, 2, 3]
+    assert search.best() == 0
+
+
+def test_a_search_that_was_killed_anywhere_goes_on_in_another_place(tmp_path):
+    whole = PretendedWorkers()
+    unbroken = finished_search(tmp_path / "unbroken.csv", whole, n=4)
+    assert len(whole.asked) == 8 + 4 + 2
+    for last in (0, 1, 7, 8, 11, 13):
+        there = tmp_path / f"there {last}" / "trials.csv"
+        here = tmp_path / f"here {last}" / "trials.csv"
+        here.parent.mkdir()
+        killed = PretendedWorkers(last=last)
+        with pytest.raises(Killed):
+            finished_search(there, killed, n=4)
+        if last:
+            shutil.copy(there, here)
+            assert len(texts(here)) == last
+        resumed = PretendedWorkers()
+        search = finished_search(here, resumed, n=4)
+        assert sorted(killed.asked + resumed.asked) == sorted(whole.asked)
+        pd.testing.assert_frame_equal(search.table(), unbroken.table())
+        assert here.read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
+
+
+def test_a_trial_waits_until_its_rung_is_done(tmp_path):
+    path = tmp_path / "trials.csv"
+    with pytest.raises(Killed):
+        finished_search(path, PretendedWorkers(last=23))
+    by_rung = texts(path).groupby("epochs")["status"].unique()
+    assert set(by_rung["2"]) == {"went on", "stopped"}
+    assert list(by_rung["10"]) == ["waiting"]
+
+
+def test_a_finished_search_runs_nothing(tmp_path):
+    path = tmp_path / "trials.csv"
+    first = finished_search(path)
+    before = path.read_bytes()
+    idle = PretendedWorkers(last=0)
+    again = finished_search(path, idle)
+    assert not idle.asked and path.read_bytes() == before
+    pd.testing.assert_frame_equal(again.table(), first.table())
+
+
+def assert_holds(path, rows):
+    """The file has these rows, word by word."""
+    columns = list(rows.columns)
+    found = set(texts(path)[columns].itertuples(index=False, name=None))
+    assert set(rows.itertuples(index=False, name=None)) <= found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"key": "123"},
+        {"n": 9},
+        {"seeds": [3, 6]},
+        {"seeds": [3, 5, 6]},
+        {"rungs": [2, 40]},
+        {"rungs": [5]},
+    ],
+    ids=str,
+)
+def test_trials_of_other_searches_stay_in_the_file(tmp_path, other):
+    path = tmp_path / "trials.csv"
+    finished_search(path)
+    stored = texts(path).drop(columns="status")  # may change with those it is among
+    workers = PretendedWorkers()
+    search = finished_search(path, workers, **other)
+    assert_holds(path, stored)
+    assert not texts(path).duplicated(["key", "setting", "seed", "epochs"]).any()
+    alone = finished_search(tmp_path / "alone.csv", **other)
+    on_top = search.table().merge(alone.table(), how="right", indicator=True)
+    assert (on_top["_merge"] == "both").all()
+    assert search.best() == alone.best()
+    if "key" not in other:
+        known = set(stored[["lr", "seed", "epochs"]].itertuples(index=False, name=None))
+        assert not known & {tuple(map(str, trial)) for trial in workers.asked}
+
+
+def test_what_another_search_writes_meanwhile_stays(tmp_path):
+    path = tmp_path / "trials.csv"
+    with pytest.raises(Killed):
+        finished_search(path, PretendedWorkers(last=3))
+    search = new_search(path)
+    finished_search(path, key="other")
+    stored = texts(path).query("key == 'other'")
+    search.run(PretendedWorkers(), "", False)
+    assert_holds(path, stored)
+    assert (texts(path)["key"] == "abc").sum() == len(search.table())
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("setting", "x"),
+        ("setting", ""),
+        ("seed", "3.5"),
+        ("value", "nothing"),
+        ("value", ""),
+        ("value", "nan"),
+        ("accuracy", "?"),
+        ("reached", "2.5"),
+        ("lr", "0.5"),  # another setting in the place of this one
+        ("aggr", "mean"),
+    ],
+)
+def test_a_damaged_trial_is_told_and_run_again(tmp_path, column, text):
+    path = tmp_path / "trials.csv"
+    finished_search(path)
+    before = path.read_bytes()
+    rows = texts(path)
+    rows.loc[4, column] = text
+    rows.to_csv(path, index=False)
+    workers = PretendedWorkers()
+    with pytest.warns(UserWarning, match="trials.csv: 1 rows of this search cannot be"):
+        finished_search(path, workers)
+    assert workers.asked == [(LRS[2], 3, 2)]
+    assert path.read_bytes() == before
+
+
+def test_a_line_that_was_cut_off_is_run_again(tmp_path):
+    path = tmp_path / "trials.csv"
+    whole = finished_search(path)
+    path.write_text(path.read_text()[:-30])
+    workers = PretendedWorkers()
+    search = finished_search(path, workers)
+    assert len(workers.asked) == 1
+    pd.testing.assert_frame_equal(search.table(), whole.table())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "found trials.csv, which is no table"),
+        ("a,b\n1,2\n", "found trials.csv without the column 'key'"),
+        ("key,setting,seed,epochs\nabc,1,2,3\n", "without the column 'value'"),
+        ("key,a\n1,2\n1,2,3,4\n", "found trials.csv, which is no table"),
+    ],
+    ids=["empty", "of something else", "of less", "ragged"],
+)
+def test_a_file_of_other_things_is_refused_and_stays(tmp_path, text, message):
+    path = tmp_path / "trials.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"trials: .*{message}.*; wanted a CSV file"):
+        new_search(path)
+    assert path.read_text() == text
+
+
+def test_a_setting_that_fails_is_named_and_left_out(tmp_path):
+    path = tmp_path / "trials.csv"
+    second = best_by_hand(4, 2, range(10))
+    worst = second[0]
+
+    def fails(lr, seed, epochs):
+        return lr == LRS[worst] and seed == 5
+
+    message = f"1 of 20 trials failed, setting {worst} with seed 5; "
+    message += "the first by ValueError: it does not fit"
+    with pytest.warns(UserWarning, match=message):
+        search = finished_search(path, PretendedWorkers(fails))
+    others = [place for place in range(10) if place != worst]
+    went_on = search.table().query("epochs == 10")["setting"].unique().tolist()
+    assert went_on == best_by_hand(3, 2, others)
+    statuses = search.table().query(f"setting == {worst}")["status"].tolist()
+    assert statuses == ["stopped"]
+    # it is tried once more, and is no reason to give up the others
+    again = PretendedWorkers(fails)
+    with pytest.warns(UserWarning, match=f"1 of 1 trials failed, setting {worst} with"):
+        search = finished_search(path, again)
+    assert again.asked == [(LRS[worst], 5, 2)]
+
+
+def test_where_no_setting_has_all_its_seeds_the_reason_is_given(tmp_path):
+    path = tmp_path / "trials.csv"
+    with pytest.raises(RuntimeError, match="20 of 20 trials failed, setting 9 with seed"):
+        finished_search(path, PretendedWorkers(lambda *_: True))
+    assert not path.exists()
+    one_seed = PretendedWorkers(lambda lr, seed, epochs: seed == 5)
+    with pytest.raises(RuntimeError, match="10 of 20 trials failed, setting 9 with"):
+        finished_search(path, one_seed)
+    assert set(texts(path)["status"]) == {"waiting"}
+    # and later ones: what is done stays
+    late = PretendedWorkers(lambda lr, seed, epochs: epochs == 40)
+    with pytest.raises(RuntimeError, match="4 of 4 trials failed"):
+        finished_search(path, late)
+    assert len(texts(path)) == 20 + 8
+    assert len(finished_search(path).table()) == 20 + 8 + 4
+
+
+def test_a_failure_without_words_is_told_by_its_name(tmp_path):
+    class Silent(PretendedWorkers):
+        def results(self, units):
+            for place in range(len(units)):
+                yield place, MemoryError()
+
+    with pytest.raises(RuntimeError, match=r"the first by MemoryError\(\)"):
+        finished_search(tmp_path / "trials.csv", Silent())
+
+
+# what `tune` asks for and gives
+
+
+@pytest.fixture
+def workers(monkeypatch, tmp_path):
+    """In the place of Ray's."""
+    monkeypatch.setattr(paths, "ARTIFACTS", tmp_path / "artifacts")
+    pretended = PretendedWorkers()
+    monkeypatch.setattr(tuning, "_Workers", pretended)
+    return pretended
+
+
+def quiet(data, model, **options):
+    return tuning.tune(data, model, progress=False, **options)
+
+
+def test_the_record_is_that_of_the_smallest_loss_and_can_be_stored(workers, tmp_path):
+    data = small()
+    record, trials = quiet(data, "gcn", n_samples=6, seeds=(0, 1), rungs=(1, 3))
+    last = trials.query("epochs == 3").groupby("setting")["value"].mean()
+    drawn = spaces.draw(spaces.space("gcn", data), 6, 0)
+    assert record == {
+        "parameters": drawn[last.idxmin()],
+        "objective": "validation loss",
+        "value": round(last.min(), 4),
+        "samples": 6,
+        "seeds": [0, 1],
+        "rows": 300,
+        "attribute": "size",
+    }
+    assert len(last) == 2
+    path = presets.save_best("quick", data, "gcn", record, tmp_path / "settings.yaml")
+    stored = presets.load_settings("quick", path)
+    assert stored["small", "simulated", "gcn"] == record
+
+
+def test_xgboost_and_cfgnn_have_one_rung(workers, monkeypatch):
+    rows = {"lr": ("loguniform", 1e-3, 1e-1)}
+    monkeypatch.setitem(tuning.SPACES, "xgboost", rows)  # has no lr of this name
+    base = SimpleNamespace(parts=split(small(), 1), probs=random_probs(300))
+    for model, options, aim in (
+        ("xgboost", {}, "validation loss"),
+        ("cfgnn", {"base": base}, "mean set size"),
     ):
-        record, trials = tuning.tune(small(), "gcn", n_samples=2)
-    assert record["parameters"] == {"lr": 0.2} and len(trials) == 1
-    monkeypatch.setattr(
-        tuning, "_search", lambda *_: [result(0, error=error), result(1, error=error)]
-    )
-    with pytest.raises(
-        RuntimeError,
-        match="2 of 2 trials failed, the first by ValueError: it does not fit",
-    ):
-        tuning.tune(small(), "gcn", n_samples=2)
+        workers.asked.clear()
+        record, trials = quiet(small(), model, n_samples=4, seeds=(0, 1), **options)
+        assert len(workers.asked) == len(trials) == 8
+        assert {epochs for _, _, epochs in workers.asked} == {0}
+        assert set(trials["status"]) == {"finished"}
+        assert record["objective"] == aim
+        assert record["value"] == round(
+            trials.groupby("setting")["value"].mean().min(), 4
+        )
+    assert workers.inputs["probs"] is base.probs
+    assert workers.inputs["parts"] is base.parts
 
 
-def test_a_search_for_another_thing_has_another_folder(monkeypatch):
-    folders = []
+def test_there_are_as_many_settings_as_in_the_paper(workers, monkeypatch):
+    rows = {"lr": ("loguniform", 1e-3, 1e-1)}
+    monkeypatch.setitem(tuning.SPACES, "xgboost", rows)
+    for model, n in (("xgboost", 25), ("gcn", 10)):
+        _, trials = quiet(small(), model, seeds=[0])
+        assert trials["setting"].nunique() == n
+    _, trials = quiet(small(), "gcn", n_samples=1, rungs=[1])
+    assert sorted(trials["seed"]) == [0, 1, 2, 3, 4]
 
-    def search(rows, inputs, n_samples, seed, address, folder, resume, progress):
-        folders.append(folder)
-        return [result(0, 0.5, lr=0.1)]
 
-    monkeypatch.setattr(tuning, "_search", search)
-    usual = {"n_samples": 2, "seeds": [0], "seed": 0}
-    tuning.tune(small(), "gcn", **usual)
-    tuning.tune(small(), "gcn", **usual)
-    assert (
-        folders[0] == folders[1] and Path(folders[0]).parent == paths.ARTIFACTS / "tuning"
-    )
-    for change in (
-        {"n_samples": 3},
-        {"seeds": [1]},
-        {"seed": 1},
-        {"fixed": {"layers": 2}},
-    ):
-        tuning.tune(small(), "gcn", **usual | change)
-    tuning.tune(small(301), "gcn", **usual)
-    tuning.tune(small(source="local"), "gcn", **usual)
-    tuning.tune(small(), "gat", **usual)
+def test_a_search_of_another_thing_takes_no_trials_of_this_one(workers, monkeypatch):
+    usual = {"n_samples": 2, "seeds": [0], "seed": 0, "rungs": [4]}
+
+    def n_asked(data, model="gcn", **change):
+        workers.asked.clear()
+        quiet(data, model, **usual | change)
+        return len(workers.asked)
+
+    assert n_asked(small()) == 2
+    assert n_asked(small()) == 0
+    assert n_asked(small(), n_samples=3) == 1
+    assert n_asked(small(), seeds=[0, 1]) == 2
+    assert n_asked(small(), seed=1) == 2
+    assert n_asked(small(), fixed={"layers": 2}) == 2
+    assert n_asked(small(301)) == 2
+    assert n_asked(small(source="local")) == 2
+    assert n_asked(small(), "gat") == 2
+    assert n_asked(relabel(small(), np.arange(5))) == 2
+    data = small()
+    fewer = replace(data, edge_index=data.edge_index[:, 2:])
+    assert n_asked(fewer) == 2
+    base = SimpleNamespace(parts=split(data, 1), probs=random_probs(300))
+    assert n_asked(data, base=base) == 2
     monkeypatch.setitem(tuning.SPACES["gnn"], "dropout", ("uniform", 0.1, 0.7))
-    tuning.tune(small(), "gcn", **usual)
-    tuning.tune(small(), "gcn", storage="s3://somewhere/tuning", **usual)
-    assert len(set(folders)) == len(folders) - 1
-    assert folders[-1].startswith("s3://somewhere/tuning/small-gcn-")
+    assert n_asked(small()) == 2
+
+
+def test_trials_go_where_they_are_told_to(workers, tmp_path):
+    path = tmp_path / "new" / "trials.csv"
+    _, trials = quiet(small(), "gcn", n_samples=2, seeds=[0], rungs=[4], trials=path)
+    assert len(texts(path)) == len(trials) == 2
+    assert not paths.ARTIFACTS.exists()
+    quiet(small(), "gcn", n_samples=2, seeds=[0], rungs=[4])
+    (usual,) = (paths.ARTIFACTS / "tuning").iterdir()
+    assert usual.read_bytes() == path.read_bytes()
+
+
+def test_trials_of_real_records_have_a_place_in_the_results(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    found = tuning.trials_path(small(source="local"), "gat")
+    assert found == tmp_path / "trials" / "small_local_gat.csv"
 
 
 @pytest.mark.parametrize(
@@ -274,6 +606,11 @@ def test_a_search_for_another_thing_has_another_folder(monkeypatch):
         ),
         ("xgboost", {"n_samples": 0}, "found 0 and"),
         ("xgboost", {"seeds": []}, r"found 25 and \[\]; wanted at least one of each"),
+        (
+            "xgboost",
+            {"seeds": [1, 0, 1]},
+            r"seeds: found \[1, 0, 1\]; wanted different numbers",
+        ),
     ],
 )
 def test_bad_input_is_named(model, options, message):
@@ -286,10 +623,12 @@ def test_bad_input_is_named(model, options, message):
         match="fixed: found 'heads'; wanted some of lr, hidden_channels, dropout, layers",
     ):
         tuning.tune(small(), "gcn", fixed={"heads": 2})
-    with pytest.raises(
-        ValueError, match="name: found 'gcn'; wanted one of 'gnn', 'xgboost', 'cfgnn'"
-    ):
-        tuning.table("gcn")
+
+
+@pytest.mark.parametrize("rungs", [[], [0, 3], [3, 3], [9, 3]], ids=str)
+def test_rungs_that_do_not_rise_are_told(rungs):
+    with pytest.raises(ValueError, match=r"rungs: found \[.*in ascending order"):
+        tuning.tune(small(), "gcn", rungs=rungs)
 
 
 RECORD = {
@@ -370,7 +709,7 @@ def test_the_settings_of_the_repository_lie_in_the_spaces_that_were_searched():
         rows = tuning.SPACES.get(model, tuning.SPACES["gnn"])
         kind = record["parameters"].get("kind", model)
         assert set(record["parameters"]) == {
-            name for name in rows if tuning._applies(name, kind)
+            name for name in rows if spaces._applies(name, kind)
         }
         assert all(
             inside(rows[name], value) for name, value in record["parameters"].items()
@@ -447,90 +786,63 @@ def cluster():
         process.stdin.close()
 
 
-def finished(storage: Path) -> dict[str, float]:
-    """Seconds of every trial that is stored as finished."""
-    from ray import tune
-
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    try:
-        (folder,) = storage.iterdir()
-        trials = tune.ExperimentAnalysis(str(folder)).trials
-    except (OSError, ValueError):
-        return {}
-    return {
-        trial.trial_id: trial.last_result["time_total_s"]
-        for trial in trials
-        if trial.status == "TERMINATED"
-    }
-
-
-def samples(trials: dict) -> list[tuple]:
-    return sorted(zip(*(trials[name] for name in tuning.SPACES["xgboost"]), strict=True))
+SEARCH = """
+options = {"n_samples": 6, "seeds": (0, 1), "rungs": (20, 40), "progress": False}
+def search(trials, address=None):
+    record, table = tuning.tune(
+        small(), "gcn", trials=trials, address=address, **options
+    )
+    return [record, table.to_dict("list")]
+"""
 
 
 @pytest.mark.slow
 def test_a_search_on_this_machine(tmp_path, ray):
-    code = "options = {'n_samples': 3, 'seeds': [0], 'storage': sys.argv[1]}\n"
-    code += "record, trials = tuning.tune(small(), 'xgboost', **options)\n"
-    code += "import ray; running = ray.is_initialized()\n"
-    code += "print(json.dumps([record, trials.to_dict('list'), running]))"
-    record, trials, running = answer(code, tmp_path / "tuning")
-    assert not running
-    (stored,) = (tmp_path / "tuning").glob("*/tuner.pkl")
-    assert (
-        stored.stat().st_size < small().edge_index.nbytes / 2
-    )  # the data is not stored with the search
-    rows = tuning.SPACES["xgboost"]
-    assert all(inside(row, value) for name, row in rows.items() for value in trials[name])
-    assert len(set(samples(trials))) == 3 and trials["value"] == sorted(
-        trials["value"], reverse=True
+    code = SEARCH + "options |= {'n_samples': 3, 'seeds': (0,), 'rungs': (2, 5)}\n"
+    code += "found = search(sys.argv[1])\n"
+    code += "import ray\nprint(json.dumps([*found, ray.is_initialized()]))"
+    record, trials, is_running = answer(code, tmp_path / "trials.csv")
+    assert not is_running
+    statuses = sorted(trials["status"])
+    assert statuses == ["finished", "stopped", "stopped", "went on"]
+    best = trials["setting"][-1]
+    assert record["parameters"] == spaces.draw(spaces.space("gcn", small()), 3)[best]
+    again = tuning._run_trial(
+        record["parameters"], 0, 5, "gcn", small(), split(small(), 0), None
     )
-    assert record["parameters"] == {name: trials[name][0] for name in rows}
-    again = tuning._objective(
-        record["parameters"], "xgboost", small(), split(small(), 0), None, [0]
-    )
-    assert (
-        again["value"] == trials["value"][0] == pytest.approx(record["value"], abs=5e-5)
-    )
+    assert again["value"] == pytest.approx(trials["value"][-1], rel=1e-5)
+    assert record["value"] == pytest.approx(trials["value"][-1], abs=5e-5)
+
+
+def n_rows(path) -> int:
+    """How many trials a file has, while another process may be writing it."""
+    if not path.exists():
+        return 0
+    return len(texts(path))
 
 
 @pytest.mark.slow
-def test_a_killed_search_on_a_cluster_goes_on_with_its_finished_trials_kept(
-    tmp_path, ray
-):
-    storage = tmp_path / "tuning"
-    search = "options = {'n_samples': 6, 'seeds': range(10), 'seed': 1, "
-    search += "'storage': sys.argv[1], 'address': sys.argv[2]}\n"
-    search += "found = [tuning.tune(small(), 'xgboost', **options)]\n"
-    more = "found += [tuning.tune(small(), 'xgboost', **options)]\n"
-    more += "whole = options | {'storage': sys.argv[3], 'seeds': [0]}\n"
-    more += "found += [tuning.tune(small(), 'xgboost', **whole)]\n"
-    more += "few = {'n_samples': 2, 'seeds': [0], 'fixed': {'layers': 2}}\n"
-    more += "found += [tuning.tune(small(), 'gcn', **options | few)]\n"
-    more += "told = [[record, trials.to_dict('list')] for record, trials in found]\n"
-    more += "print(json.dumps(told))"
+def test_a_killed_search_goes_on_from_its_file_on_another_machine(tmp_path, ray):
+    there = tmp_path / "there" / "trials.csv"
+    here = tmp_path / "here" / "trials.csv"
+    here.parent.mkdir()
+    begin = SEARCH + "search(sys.argv[1], sys.argv[2])"
+    go_on = SEARCH + "found = [search(path, sys.argv[1]) for path in sys.argv[2:]]\n"
+    go_on += "print(json.dumps(found))"
     with cluster() as address:
-        with start(search, storage, address) as process:
-            while process.poll() is None and not finished(storage):
-                time.sleep(0.1)
-            process.kill()
-        kept = finished(storage)
-        assert 1 <= len(kept) < 6
-        resumed, again, whole, gcn = answer(
-            search + more, storage, address, tmp_path / "other"
-        )
-    assert (
-        set(kept.values()) < set(resumed[1]["seconds"])
-        and len(resumed[1]["seconds"]) == 6
-    )
-    assert again == resumed  # nothing was left to do: even the seconds are the same
-    assert samples(whole[1]) == samples(
-        resumed[1]
-    )  # the same seed draws the same samples, interrupted or not
-    assert set(gcn[0]["parameters"]) == {
-        "lr",
-        "hidden_channels",
-        "layers",
-        "dropout",
-    } and gcn[1]["layers"] == [2, 2]
-    assert gcn[0]["value"] > 0.4  # of three classes
+        with start(begin, there, address) as process:
+            while process.poll() is None and n_rows(there) < 2:
+                time.sleep(0.02)
+            process.kill()  # -9
+        kept = texts(there)
+        kept["seconds"] = [str(1000.5 + place) for place in range(len(kept))]
+        kept.to_csv(here, index=False)
+        resumed, unbroken = answer(go_on, address, here, tmp_path / "unbroken.csv")
+    n_trials = len(unbroken[1]["value"])
+    assert 2 <= len(kept) < n_trials == 12 + 4
+    # trials that were done have the seconds that the file gave them
+    seconds = resumed[1].pop("seconds")
+    assert {float(each) for each in kept["seconds"]} <= set(seconds)
+    assert sum(each < 1000 for each in seconds) == n_trials - len(kept)
+    unbroken[1].pop("seconds")
+    assert resumed == unbroken

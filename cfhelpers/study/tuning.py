@@ -32,7 +32,14 @@ __all__ = ["SPACES", "space", "table", "trials_path", "tune"]
 RUNGS = (30, 100, 500)  # epochs of a graph model
 KEPT_SHARE = 3  # of so many settings one goes on to the next rung
 TRIAL = ["setting", "seed", "epochs"]  # what tells a trial from the others of a search
-MEASURED = ["value", "accuracy", "epoch", "reached", "seconds"]
+MEASURED = {
+    "value": float,
+    "accuracy": float,
+    "epoch": int,
+    "reached": int,
+    "seconds": float,
+}
+WAITING = "waiting"  # for the others of its rung
 WENT_ON = "went on"
 STOPPED = "stopped"
 FINISHED = "finished"
@@ -107,8 +114,8 @@ def tune(
     seeds : sequence of int
         Each setting is judged by its mean over these.
     rungs : sequence of int
-        Epochs of a graph model: after each number but the last, a third of the settings
-        goes on.
+        Epochs of a graph model, in ascending order: after each number but the last, a
+        third of the settings goes on.
     fixed : mapping, optional
         Parameters that are not searched, and their values.
     base : BaseModel, optional
@@ -131,12 +138,14 @@ def tune(
     trials : DataFrame
         A row per setting, seed and rung: parameters, value (what it is judged by),
         accuracy, the epoch that was kept and the number of epochs that were reached,
-        seconds, and whether it went on, was stopped or has finished.
+        seconds, and whether it went on, was stopped or has finished. In the file of a
+        search that was interrupted a trial may be waiting for the others of its rung.
     """
     seeds = [int(each) for each in seeds]
     if n_samples is None:
         n_samples = 25 if model == "xgboost" else 10
     rows = _searched_rows(dataset, model, n_samples, seeds, fixed, base)
+    steps = _steps(model, rungs)
     parts = split(dataset, 0) if base is None else base.parts
     probs = None if base is None else base.probs
     settings = draw(rows, n_samples, seed)
@@ -144,7 +153,6 @@ def tune(
     key = fingerprint(*contents, repr([str(dataset.source), model, rows, seed]))
     place = Path(trials or paths.ARTIFACTS / "tuning" / f"{dataset.name}-{key}.csv")
     inputs = {"model": model, "dataset": dataset, "parts": parts, "probs": probs}
-    steps = [int(epochs) for epochs in rungs] if model in KINDS else [0]
     search = _Search(place, key, settings, seeds, steps)
     with _Workers(address, inputs) as workers:
         search.run(workers, f"tuning {model}", progress)
@@ -175,6 +183,8 @@ def _searched_rows(
             f"n_samples, seeds: found {n_samples} and {seeds}; "
             "wanted at least one of each"
         )
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds: found {seeds}; wanted different numbers")
     if one_of(model, "model", TUNED) != "xgboost":
         edges_of(model, dataset)
     if model == "cfgnn" and base is None:
@@ -192,8 +202,24 @@ def _searched_rows(
     return rows
 
 
+def _steps(model: str, rungs: Sequence[int]) -> list[int]:
+    """The epochs of every rung; a model that is not trained in rungs has one, 0."""
+    if model not in KINDS:
+        return [0]
+    steps = [int(epochs) for epochs in rungs]
+    if not steps or steps[0] < 1 or steps != sorted(set(steps)):
+        raise ValueError(
+            f"rungs: found {steps}; wanted numbers of epochs in ascending order"
+        )
+    return steps
+
+
 class _Search:
-    """The trials of a search, in a CSV file: what is done, and what comes next."""
+    """The trials of a search, in a CSV file: what is done, and what comes next.
+
+    A file may hold more: trials of another search, and those of this one with other
+    seeds, other rungs or more settings. These stay as they are.
+    """
 
     def __init__(
         self,
@@ -208,19 +234,55 @@ class _Search:
         self.settings = settings
         self.seeds = seeds
         self.rungs = rungs
+        self.went_on: dict[int, list[int]] = {}  # settings, by the epochs of a rung
         self.others = pd.DataFrame()
         self.done: dict[tuple[int, int, int], dict[str, Any]] = {}
-        if path.exists():
-            self._read()
+        n_damaged = self._read()
+        if n_damaged:
+            warnings.warn(
+                f"{path.name}: {n_damaged} rows of this search cannot be used; "
+                "their trials are run again",
+                stacklevel=3,
+            )
 
-    def _read(self) -> None:
-        """Take the rows of this search from the file; keep those of other ones."""
-        stored = pd.read_csv(self.path, dtype={"key": str})
-        is_own = stored["key"] == self.key
-        self.others = stored[~is_own]
-        for row in stored[is_own].to_dict("records"):
-            trial = (int(row["setting"]), int(row["seed"]), int(row["epochs"]))
-            self.done[trial] = {name: row[name] for name in MEASURED}
+    def _read(self) -> int:
+        """Take the trials of this search from the file, and keep the other rows.
+
+        Gives the number of rows that belong to this search and cannot be used.
+        """
+        if not self.path.exists():
+            return 0
+        stored = _read_texts(self.path)
+        is_other = np.ones(len(stored), bool)
+        n_damaged = 0
+        for place, row in enumerate(stored.to_dict("records")):
+            if row["key"] != self.key:
+                continue
+            try:
+                trial = (int(row["setting"]), int(row["seed"]), int(row["epochs"]))
+                is_other[place] = not self._asks_for(*trial)
+                if self._asks_for(*trial):
+                    self.done.setdefault(trial, self._measured(trial[0], row))
+            except ValueError:
+                is_other[place] = False
+                n_damaged += 1
+        self.others = stored[is_other]
+        return n_damaged
+
+    def _asks_for(self, setting: int, seed: int, epochs: int) -> bool:
+        """Whether a trial is one of this search."""
+        is_known = 0 <= setting < len(self.settings)
+        return is_known and seed in self.seeds and epochs in self.rungs
+
+    def _measured(self, setting: int, row: Mapping[Any, str]) -> dict[str, Any]:
+        """What a stored row says was measured of a setting."""
+        for name, value in self.settings[setting].items():
+            if not _says(row.get(name, ""), value):
+                raise ValueError(f"{name}: found {row.get(name)!r}; wanted {value!r}")
+        measured = {name: kind(row[name]) for name, kind in MEASURED.items()}
+        if not np.isfinite(measured["value"]):
+            raise ValueError(f"value: found {row['value']!r}; wanted a number")
+        return measured
 
     def run(self, workers: "_Workers", title: str, progress: bool) -> None:
         """Run what is missing, rung by rung; every finished trial is stored at once."""
@@ -231,8 +293,16 @@ class _Search:
                 for seed in self.seeds:
                     if (setting, seed, epochs) not in self.done:
                         pending.append((setting, seed, epochs))
-            self._run_all(workers, pending, f"{title}, rung {rung + 1}", progress)
+            failed = self._run_all(
+                workers, pending, f"{title}, rung {rung + 1}", progress
+            )
             alive = self._survivors(alive, epochs)
+            if failed:
+                text = f"{len(failed)} of {len(pending)} trials failed, {_told(failed)}"
+                if not alive:
+                    raise RuntimeError(text) from next(iter(failed.values()))
+                warnings.warn(text, stacklevel=3)
+            self.went_on[epochs] = alive
         self._save()
 
     def _run_all(
@@ -241,24 +311,19 @@ class _Search:
         pending: list[tuple[int, int, int]],
         title: str,
         progress: bool,
-    ) -> None:
-        """Run some trials beside each other; tell of those that fail."""
+    ) -> dict[tuple[int, int, int], Exception]:
+        """Run some trials beside each other; gives those that fail, and why."""
         units = [(self.settings[place], *trial) for place, *trial in pending]
-        failed = []
+        failed = {}
         results = workers.results(units)
         bar = tqdm(results, title, len(pending), disable=not progress, leave=False)
         for place, measured in bar:
             if isinstance(measured, Exception):
-                failed.append(measured)
+                failed[pending[place]] = measured
                 continue
             self.done[pending[place]] = measured
             self._save()
-        if failed:
-            reason = str(failed[0]).strip().splitlines()[-1]
-            text = f"{len(failed)} of {len(pending)} trials failed, the first by {reason}"
-            if len(failed) == len(pending):
-                raise RuntimeError(text) from failed[0]
-            warnings.warn(text, stacklevel=4)
+        return failed
 
     def mean_values(self, epochs: int) -> dict[int, float]:
         """By setting, the mean over seeds after so many epochs; only whole settings."""
@@ -266,13 +331,15 @@ class _Search:
         for setting in range(len(self.settings)):
             trials = [(setting, seed, epochs) for seed in self.seeds]
             if all(trial in self.done for trial in trials):
-                values[setting] = np.mean([self.done[trial]["value"] for trial in trials])
+                found = [self.done[trial]["value"] for trial in trials]
+                values[setting] = float(np.mean(found))
         return values
 
     def _survivors(self, alive: list[int], epochs: int) -> list[int]:
         """The settings that go on: the best third of those that did not fail."""
         values = self.mean_values(epochs)
-        ranked = sorted((set(alive) & set(values)), key=lambda place: values[place])
+        whole = [place for place in alive if place in values]
+        ranked = sorted(whole, key=lambda place: values[place])
         n_kept = -(-len(ranked) // KEPT_SHARE)
         return sorted(ranked[:n_kept])
 
@@ -283,31 +350,65 @@ class _Search:
 
     def table(self) -> pd.DataFrame:
         """The trials with their settings, in the order of rungs, settings and seeds."""
-        alive = {place: set(range(len(self.settings))) for place in [0]}
-        for rung, epochs in enumerate(self.rungs):
-            alive[rung + 1] = set(self._survivors(sorted(alive[rung]), epochs))
         rows = []
         for trial in sorted(self.done, key=lambda each: (each[2], each[0], each[1])):
             setting, _, epochs = trial
-            if setting >= len(self.settings) or epochs not in self.rungs:
-                continue
-            rung = self.rungs.index(epochs)
             row = dict(zip(TRIAL, trial, strict=True)) | self.settings[setting]
             row |= self.done[trial]
             if epochs == self.rungs[-1]:
                 row["status"] = FINISHED
+            elif epochs not in self.went_on:
+                row["status"] = WAITING
+            elif setting in self.went_on[epochs]:
+                row["status"] = WENT_ON
             else:
-                row["status"] = WENT_ON if setting in alive[rung + 1] else STOPPED
+                row["status"] = STOPPED
             rows.append(row)
         return pd.DataFrame(rows)
 
     def _save(self) -> None:
-        """Write all trials, whole or not at all."""
+        """Write all trials, with what others have written since; whole or not at all."""
+        self._read()
         own = self.table().assign(key=self.key)
         parts = [part for part in (self.others, own) if len(part)]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with paths.atomic_write(self.path) as unfinished:
             pd.concat(parts, ignore_index=True).to_csv(unfinished, index=False)
+
+
+def _read_texts(path: Path) -> pd.DataFrame:
+    """The rows of a file of trials, as they are written; another file is refused."""
+    try:
+        stored = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+        raise ValueError(
+            f"trials: found {path.name}, which is no table ({str(error).strip()}); "
+            "wanted a CSV file of trials"
+        ) from error
+    absent = [name for name in ("key", *TRIAL, *MEASURED) if name not in stored]
+    if absent:
+        raise ValueError(
+            f"trials: found {path.name} without the column {absent[0]!r}; "
+            "wanted a CSV file of trials"
+        )
+    return stored
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether a text of a file is this value of a parameter."""
+    if text == str(value):
+        return True
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
+
+
+def _told(failed: Mapping[tuple[int, int, int], Exception]) -> str:
+    """Which trials failed, and the last line of what the first of them says."""
+    names = [f"setting {setting} with seed {seed}" for setting, seed, _ in failed]
+    error = next(iter(failed.values()))
+    lines = str(error).strip().splitlines() or [repr(error)]
+    return f"{', '.join(names)}; the first by {lines[-1]}"
 
 
 def _run_trial(
@@ -330,7 +431,10 @@ def _run_trial(
             dataset, parts, model, parameters, seed=seed, epochs=epochs or None
         )
         column = "loss" if model == "xgboost" else "valid_loss"
-        kept = int(np.argmin(history[column]))
+        losses = np.nan_to_num(history[column], nan=np.inf)
+        kept = int(np.argmin(losses))
+        if not np.isfinite(losses[kept]):
+            raise ValueError(f"{model}: no epoch has a validation loss that is a number")
         is_right = fitted[valid].argmax(axis=1) == dataset.y[valid]
         measured = {
             "value": float(history[column][kept]),
