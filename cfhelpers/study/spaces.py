@@ -104,7 +104,8 @@ def _fits_lstm(rows: Space, n: int, n_features: int, edges: np.ndarray) -> bool:
 
     _, *widths = rows["hidden_channels"]
     width = max(n_features, *widths)
-    return bool(n * np.bincount(edges[0]).max() * width <= LSTM_LIMIT)
+    most = np.bincount(edges[0], minlength=1).max()
+    return bool(n * most * width <= LSTM_LIMIT)
 
 
 def edges_of(model: str, dataset: Dataset) -> np.ndarray:
