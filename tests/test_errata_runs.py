@@ -10,7 +10,14 @@ from toy import toy
 
 from cfhelpers import paths
 from cfhelpers.datasets import split
-from cfhelpers.study import authors, batch_gcp, errata_runs, experiments, models
+from cfhelpers.study import (
+    authors,
+    batch_gcp,
+    errata,
+    errata_runs,
+    experiments,
+    models,
+)
 from cfhelpers.study.errata import Errata, score_split_as_released
 from cfhelpers.study.models import BaseModel
 from cfhelpers.study.scoring import score_split
@@ -225,6 +232,116 @@ def test_batch_gcp_is_measured_at_its_optimum_and_stopped_early(data, base):
     assert own["efficiency"].tolist() == [sets.sum(axis=1).mean()] * 2
     early = rows.query("erratum == 'early_gcp' and split == 0")
     assert (early["efficiency"] < own["efficiency"].iloc[0]).any()
+
+
+# CFGNN
+
+
+@pytest.fixture
+def quick_cfgnn():
+    """Networks that are trained in no time; gives the options of each training."""
+    asked = []
+    cfgnn = errata.cfgnn
+
+    def few_epochs(*arguments, **options):
+        asked.append(options)
+        options["parameters"] = {"layers": 1}
+        epochs = {"epochs": 12, "warm_up": 2, "patience": 12}
+        if options.get("epochs") == 900:
+            epochs["epochs"] = 24
+        return cfgnn(*arguments, **options | epochs)
+
+    with patch.object(errata, "cfgnn", few_epochs):
+        yield asked
+
+
+NAMES = ("last_epoch", "trained_once")
+
+
+def test_switches_of_cfgnn_are_stored_as_means_over_re_splits(
+    data, base, folder, quick_cfgnn
+):
+    found = errata_runs.run_cfgnn(data, base, NAMES, 2, progress=False)
+    assert list(dict.fromkeys(found["erratum"])) == ["none", *NAMES]
+    assert found.groupby("erratum", sort=False).size().unique().tolist() == [168]
+    values = []
+    last = errata_runs.switches("last_epoch")
+    chosen = "arm == 'cf' and metric == 'disparate_impact' and classwise"
+    for at in range(2):
+        rows = errata_runs.run_split(data, base, "cfgnn", at, last)
+        values.append(rows.query(chosen).set_index("quantity")["value"])
+    own = found[found["erratum"] == "last_epoch"].query(chosen).set_index("quantity")
+    wanted = pd.concat(values, axis=1)
+    for quantity in errata_runs.QUANTITIES:
+        mean = wanted.loc[quantity].mean()
+        assert own.loc[quantity, "value"] == pytest.approx(mean, abs=1e-6)
+        sd = wanted.loc[quantity].std()
+        assert own.loc[quantity, "sd"] == pytest.approx(sd, abs=1e-6)
+    share = found.groupby("erratum")["changed_scores"].first()
+    assert np.isnan(share["none"])
+    assert share["last_epoch"] > 0.5 and share["trained_once"] > 0.5
+
+
+def test_unchanged_is_the_share_of_re_splits_that_cf_leaves_alone(
+    data, base, folder, quick_cfgnn
+):
+    found = errata_runs.run_cfgnn(data, base, ["trained_once"], 2, progress=False)
+    own = found.query("erratum == 'none' and quantity == 'efficiency' and arm == 'cf'")
+    share = own.set_index(["metric", "c", "classwise"])["unchanged"]
+    counted = pd.Series(0.0, share.index)
+    for at in range(2):
+        rows = errata_runs.run_split(data, base, "cfgnn", at, Errata())
+        rows = rows[rows["quantity"] == "efficiency"]
+        wide = rows.pivot(index=KEYS, columns="arm", values="value")
+        counted += (wide["cf"] == wide["base"]).reindex(share.index)
+    np.testing.assert_allclose(share, counted / 2, atol=1e-6)
+    assert share.nunique() > 1
+
+
+def test_switches_that_are_stored_are_not_trained_again(data, base, folder, quick_cfgnn):
+    first = errata_runs.run_cfgnn(data, base, ["last_epoch"], 1, progress=False)
+    n_before = len(quick_cfgnn)
+    assert n_before > 0
+    paths.ARTIFACTS.rename(folder / "gone")
+    again = errata_runs.run_cfgnn(data, base, ["last_epoch"], 1, progress=False)
+    assert len(quick_cfgnn) == n_before
+    pd.testing.assert_frame_equal(first, again, check_dtype=False)
+    errata_runs.run_cfgnn(data, base, ["shortcut"], 1, progress=False)
+    assert len(quick_cfgnn) > n_before
+    stored = pd.read_csv(Path(folder) / "results" / errata_runs.CFGNN_FILE)
+    assert list(dict.fromkeys(stored["erratum"])) == ["none", "last_epoch", "shortcut"]
+
+
+def test_another_preset_is_another_row(data, base, folder, quick_cfgnn):
+    errata_runs.run_cfgnn(data, base, ["last_epoch"], 1, progress=False)
+    n_before = len(quick_cfgnn)
+    preset = {"kind": "gcn", "layers": 1, "hidden_channels": 4}
+    with patch.object(errata_runs.presets, "preset", lambda dataset, model: preset):
+        errata_runs.run_cfgnn(data, base, ["last_epoch"], 1, progress=False)
+    assert len(quick_cfgnn) > n_before
+    stored = pd.read_csv(Path(folder) / "results" / errata_runs.CFGNN_FILE)
+    assert not stored.duplicated(["erratum", *errata_runs.NUMBER]).any()
+
+
+def test_block_degrees_are_compared_with_batches_and_nothing_else_with_them(
+    data, base, folder
+):
+    assert errata_runs.baseline("block_degrees") == "batches"
+    others = [name for name in errata_runs.CFGNN_SWITCHES if name != "block_degrees"]
+    assert {errata_runs.baseline(name) for name in others} == {"none"}
+    scored = []
+
+    def as_released(dataset, probs, parts, score, split, switch, *rest, **options):
+        scored.append(str(switch))
+        own = score_split(dataset, probs, parts, "aps", split)
+        return own, 0.5
+
+    with patch.object(errata_runs, "score_split_as_released", as_released):
+        pairs = [("block_degrees", "cfgnn")]
+        rows = errata_runs.run(data, base, pairs, 1, progress=False)
+        errata_runs.changes(data, base, "cfgnn", "block_degrees")
+    assert scored == ["batches", "block_degrees"] * 2
+    assert set(rows["erratum"]) == {"batches", "block_degrees"}
 
 
 # Training splits

@@ -506,8 +506,9 @@ def run_cfgnn(
     DataFrame
         The columns of CFGNN_COLUMNS: value and sd are mean and standard deviation over
         re-splits; `unchanged` is the share of re-splits in which CF leaves the base
-        predictor's number as it is; `changed_scores` is the share of scores on re-split 0
-        that differ from the baseline's, of which it is NaN.
+        predictor's number as it is; `changed_scores` is the share of scores on re-split 1
+        that differ from the baseline's (NaN for a baseline): on re-split 0, a network
+        that is trained once is the same.
     """
     path = paths.RESULTS / CFGNN_FILE
     found = []
@@ -520,8 +521,9 @@ def run_cfgnn(
         )
         rows = own_rows(path, CFGNN_COLUMNS, key)
         if rows.empty:
-            rows = _cfgnn_rows(dataset, base, name, splits, progress).assign(key=key)
-            add_rows(path, rows[CFGNN_COLUMNS], ["erratum"])
+            rows = _cfgnn_rows(dataset, base, name, splits, progress)
+            rows = rows.assign(key=key)[CFGNN_COLUMNS]
+            add_rows(path, rows, ["erratum"])
         found.append(rows)
     return pd.concat(found, ignore_index=True)
 
@@ -545,6 +547,6 @@ def _cfgnn_rows(
     means = means.merge(shares, on=places, validate="many_to_one")
     share = np.nan
     if not is_baseline(name):
-        found = changes(dataset, base, "cfgnn", name)
+        found = changes(dataset, base, "cfgnn", name, split=1)
         share = found["changed"] / found["scores"]
     return means.assign(changed_scores=share, splits=splits).round(6)
