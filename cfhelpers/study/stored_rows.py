@@ -115,6 +115,8 @@ def own_rows(path: Path, columns: Sequence[str], key: str) -> pd.DataFrame:
 def add_rows(path: Path, rows: pd.DataFrame, identity: Sequence[str]) -> None:
     """Add rows to a CSV file, in the place of older ones of the same things.
 
+    The others stay as they are, to the letter.
+
     Parameters
     ----------
     path : Path
@@ -136,9 +138,9 @@ def add_rows(path: Path, rows: pd.DataFrame, identity: Sequence[str]) -> None:
     """
     kept = [rows]
     if path.exists():
-        stored = pd.read_csv(path, dtype={"key": str})
+        stored = pd.read_csv(path, dtype=str, keep_default_na=False)
         new = set(rows[list(identity)].astype(str).itertuples(index=False, name=None))
-        about = stored[list(identity)].astype(str).itertuples(index=False, name=None)
+        about = stored[list(identity)].itertuples(index=False, name=None)
         is_kept = [place not in new for place in about]
         kept = [part for part in (stored[is_kept], rows) if len(part)]
     with paths.atomic_write(path) as unfinished:
