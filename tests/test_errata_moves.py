@@ -220,6 +220,62 @@ def test_inside_is_what_the_prediction_interval_says():
     assert own["inside"] and not found.loc["none", "inside"]
 
 
+# CFGNN's switches
+
+
+CFGNN = ["shortcut", "last_epoch", "longer_training", "shorter_training", "trained_once"]
+
+
+@pytest.fixture(scope="module")
+def cfgnn_rows():
+    """Means as `errata_runs.run_cfgnn` has them; batches have a baseline of their own."""
+    paper = errata_moves.paper_values()
+    paper = paper[paper["score"] == "daps"].rename(columns={"paper": "value"})
+    paper = paper.assign(score="cfgnn", splits=10)
+    shifts = {"none": 0.0, "batches": 1.0, "block_degrees": 1.5}
+    shifts |= dict.fromkeys(CFGNN, 0.25)
+    parts = []
+    for name, shift in shifts.items():
+        parts.append(paper.assign(erratum=name, value=paper["value"] + shift))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_block_degrees_move_from_batches_and_the_others_from_none(cfgnn_rows):
+    moved = errata_moves.moves(cfgnn_rows)
+    assert set(moved["erratum"]) == {*CFGNN, "block_degrees"}
+    assert (moved["splits"] == 10).all()
+    plain = cfgnn_rows[cfgnn_rows["erratum"] == "none"]
+    assert len(moved) == 6 * len(plain)
+    means = plain.set_index(NUMBER)["value"]
+    own = moved.set_index(["erratum", *NUMBER])
+    for name, before, step in (("block_degrees", 1.0, 0.5), ("shortcut", 0.0, 0.25)):
+        found = own.loc[name]
+        wanted = means.reindex(found.index)
+        np.testing.assert_allclose(found["before"], wanted + before)
+        np.testing.assert_allclose(found["after"] - found["before"], step)
+
+
+def test_cfgnn_has_a_figure_of_its_own(cfgnn_rows):
+    moved = errata_moves.moves(cfgnn_rows).assign(paper=2.0)
+    fig = errata_moves.arrows(moved, "cfgnn")
+    sizes = fig.axes[0]
+    heads = [line for line in sizes.lines if line.get_marker() in ("<", ">", "o")]
+    assert len(heads) == 13 * len(errata_moves.ARROWS["cfgnn"])
+    assert {line.get_marker() for line in heads} == {">"}
+    (legend,) = fig.legends
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown[:2] == ["with the shortcut", "last epoch"]
+    assert "block degrees" in shown and shown[-1] == "the paper's"
+    plt.close(fig)
+
+
+def test_every_switch_of_cfgnn_has_an_arrow_and_other_scores_are_told(cfgnn_rows):
+    assert set(errata_moves.ARROWS["cfgnn"]) == set(errata_runs.CFGNN_SWITCHES)
+    moved = errata_moves.moves(cfgnn_rows)
+    with pytest.raises(ValueError, match="score: found 'tps'; wanted one of 'daps'"):
+        errata_moves.arrows(moved, "tps")
+
+
 # The figure
 
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cfhelpers import paths
+from cfhelpers._checks import one_of
 from cfhelpers.study import authors, batch_gcp
 from cfhelpers.study.errata_runs import (
     NUMBER,
@@ -51,15 +52,25 @@ SECTIONS = {  # by arm and classwise
     ("cf", False): "CF, single λ",
     ("cf", True): "CF, classwise",
 }
-BUG_NAMES = {
-    "quantile": "quantile one rank up",
-    "self_loops": "self-loops",
-    "halves_by_index": "halves by index",
-    "composed_tuning": "composed tuning",
-    "together": "all together",
+# By score, the arrows of a figure: what the legend calls each, and its colour.
+ARROWS = {
+    "daps": {
+        "quantile": ("quantile one rank up", "C2"),
+        "self_loops": ("self-loops", "C0"),
+        "halves_by_index": ("halves by index", "C4"),
+        "composed_tuning": ("composed tuning", "C1"),
+        "together": ("all together", "black"),
+    },
+    "cfgnn": {
+        "shortcut": ("with the shortcut", "C0"),
+        "last_epoch": ("last epoch", "C1"),
+        "longer_training": ("longer training", "C2"),
+        "shorter_training": ("shorter training", "C4"),
+        "trained_once": ("trained once", "C5"),
+        "block_degrees": ("block degrees", "black"),
+    },
 }
 SHORT = 0.003  # a move that is drawn as a dot
-COLOURS = ("C2", "C0", "C4", "C1", "black")
 
 
 def paper_values() -> pd.DataFrame:
@@ -304,8 +315,8 @@ def arrows(moved: pd.DataFrame, score: str = "daps", c: float = 0.1) -> Figure:
     Parameters
     ----------
     moved : DataFrame
-        Of `moves`.
-    score : str
+        Of `moves`, with each switch of the score.
+    score : {"daps", "cfgnn"}
     c : float
         Of the metrics that compare by a difference.
 
@@ -315,22 +326,25 @@ def arrows(moved: pd.DataFrame, score: str = "daps", c: float = 0.1) -> Figure:
         Efficiencies left, disparities right; a line per number, on it an arrow per bug.
         At the right edge stands the paper's number.
     """
+    looks = ARROWS[one_of(score, "score", tuple(ARROWS))]
     is_ratio = moved["metric"] == "disparate_impact"
     own = moved[(moved["score"] == score) & (is_ratio | (moved["c"] == c))]
     fig, axes = plt.subplots(1, len(PANELS), figsize=(10, 9.5))
     for ax, quantity in zip(axes, PANELS, strict=True):
         part = own[own["quantity"] == quantity]
-        _draw_arrows(ax, _drawn_numbers(quantity), part)
+        _draw_arrows(ax, _drawn_numbers(quantity), part, looks)
         ax.set(title=PANELS[quantity], xlabel="ours − the paper's")
-    looks = dict(zip(BUG_NAMES.values(), COLOURS, strict=True))
-    looks |= {"ours without a bug": "0.55", "the paper's": "crimson"}
+    others = [("ours without it", "0.55"), ("the paper's", "crimson")]
     handles = []
-    for name, colour in looks.items():
+    for name, colour in [*looks.values(), *others]:
         handles.append(Line2D([], [], color=colour, lw=2, label=name))
     fig.legend(handles=handles, loc="outside lower center", ncols=4)
-    n_splits = moved["splits"].max()
+    n_splits = own["splits"].max()
+    what = "each switch alone"
+    if "together" in looks:
+        what = "each bug alone, and all together"
     fig.suptitle(
-        f"{score.upper()} on Credit by age: each bug alone, and all together · "
+        f"{score.upper()} on Credit by age: {what} · "
         f"c = {c:g}, DI 0.8 · {n_splits} re-splits"
     )
     return fig
@@ -354,7 +368,10 @@ def _drawn_numbers(quantity: str) -> list[tuple[str, str, bool]]:
 
 
 def _draw_arrows(
-    ax: Axes, numbers: list[tuple[str, str, bool]], part: pd.DataFrame
+    ax: Axes,
+    numbers: list[tuple[str, str, bool]],
+    part: pd.DataFrame,
+    looks: Mapping[str, tuple[str, str]],
 ) -> None:
     """A line per number, and on it an arrow per bug."""
     by_number = part.set_index(["metric", "arm", "classwise", "erratum"])
@@ -364,14 +381,15 @@ def _draw_arrows(
         labels.append(_number_name(number, numbers))
         if place % 2:
             ax.axhspan(place - 0.5, place + 0.5, color="0.95", lw=0)
-        for at, (name, colour) in enumerate(zip(BUG_NAMES, COLOURS, strict=True)):
+        lane = 0.8 / len(looks)
+        for at, (name, (_, colour)) in enumerate(looks.items()):
             found = values[*number, name]
-            y = place + 0.8 * ((at + 0.5) / len(BUG_NAMES) - 0.5)
+            y = place + lane * (at + 0.5) - 0.4
             begin = found["before"] - found["paper"]
             end = found["after"] - found["paper"]
             ax.plot([begin, end], [y, y], color=colour, lw=1.6)
             ax.plot(end, y, marker=_head(end - begin), color=colour, ms=4.5)
-        ax.vlines(begin, place - 0.42, place + 0.42, color="0.55", lw=1.2)
+            ax.vlines(begin, y - lane / 2, y + lane / 2, color="0.55", lw=1.2)
         _write_beside(ax, place, f"{found['paper']:.3f}")
     _write_beside(ax, -0.75, "paper's")
     ax.axvline(0, color="crimson", lw=1.5, zorder=1)
