@@ -22,7 +22,7 @@ from cfhelpers._checks import as_adjacency, as_array, as_probabilities
 from cfhelpers.scores import aps
 
 SIZE = 64  # nodes of a batch, as in the release
-EPOCHS = 60
+EPOCHS = 30
 MOST_LAYERS = 2
 
 
