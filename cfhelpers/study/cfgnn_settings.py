@@ -114,7 +114,9 @@ def run(
         The columns of COLUMNS.
     """
     settings = spaces.draw(spaces.space("cfgnn", dataset), n, settings_seed)
-    places = range(n) if only is None else only
+    places = list(range(n) if only is None else only)
+    if not places or min(places) < 0 or max(places) >= n:
+        raise ValueError(f"only: found {places}; wanted some of 0 to {n - 1}")
     found = []
     for place in tqdm(places, "settings of CFGNN", disable=not progress, leave=False):
         setting = settings[place]
