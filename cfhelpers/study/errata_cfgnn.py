@@ -27,23 +27,50 @@ MOST_LAYERS = 2
 
 
 @dataclass(frozen=True, eq=False)
+class Block:
+    """What one layer sends to some nodes, as a matrix in three factors.
+
+    Attributes
+    ----------
+    joined : sparse array, shape (receivers, senders)
+        1 where a message is sent.
+    received : array, shape (receivers, 1)
+        What the sum of its messages is multiplied by.
+    sent : array, shape (senders, 1)
+        What a sender's message is multiplied by.
+    """
+
+    joined: sparse.csr_array
+    received: np.ndarray
+    sent: np.ndarray
+
+    def toarray(self) -> np.ndarray:
+        """The matrix, dense."""
+        return self.received * self.joined.toarray() * self.sent.T
+
+    def sums(self, x: np.ndarray) -> np.ndarray:
+        """The matrix times x, (senders, columns)."""
+        return self.received * (self.joined @ (self.sent * x))
+
+    def sums_back(self, x: np.ndarray) -> np.ndarray:
+        """The transposed matrix times x, (receivers, columns)."""
+        return self.sent * (self.joined.T @ (self.received * x))
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Some nodes, and all that their scores depend on.
 
     Attributes
     ----------
     nodes : array of int
-    inputs : array of int
-        The nodes whose features are needed.
-    blocks : list of sparse array
-        A matrix per layer, the first layer's first. It leads from the nodes that go in,
-        its columns, to those that come out, its rows; the last has a row for each of
-        `nodes`.
+    blocks : list of Block
+        One per layer, the first layer's first. All nodes of the graph are senders of the
+        first; the receivers of the last are `nodes`.
     """
 
     nodes: np.ndarray
-    inputs: np.ndarray
-    blocks: list[sparse.csr_array]
+    blocks: list[Block]
 
 
 class Batches:
@@ -68,11 +95,11 @@ class Batches:
     --------
     >>> path = [[0, 1], [1, 2]]
     >>> right = Batches(path, 3, layers=1).batch(np.array([0]))
+    >>> right.blocks[0].toarray().round(3)
+    array([[0.5  , 0.408, 0.   ]], dtype=float32)
     >>> wrong = Batches(path, 3, layers=1, block_degrees=True).batch(np.array([0]))
-    >>> right.inputs.tolist(), right.blocks[0].toarray().round(3)
-    ([0, 1], array([[0.5  , 0.408]], dtype=float32))
     >>> wrong.blocks[0].toarray().round(3)  # both reach node 0 alone
-    array([[0.707, 0.707]], dtype=float32)
+    array([[0.707, 0.707, 0.   ]], dtype=float32)
     """
 
     def __init__(
@@ -86,33 +113,31 @@ class Batches:
 
     def batch(self, nodes: np.ndarray) -> Batch:
         """The blocks of some nodes, built from the last layer to the first."""
-        blocks: list[sparse.csr_array] = []
+        blocks: list[Block] = []
         receivers = nodes
-        for _ in range(self.layers):
-            senders, block = self._block(receivers)
-            blocks.insert(0, block)
+        for layer in reversed(range(self.layers)):
+            rows = self.joined[receivers]
+            senders = np.arange(len(self.degrees))
+            if layer > 0:
+                senders = np.unique(rows.indices)
+            blocks.insert(0, self._block(receivers, senders, rows))
             receivers = senders
-        return Batch(nodes, receivers, blocks)
+        return Batch(nodes, blocks)
 
-    def _block(self, receivers: np.ndarray) -> tuple[np.ndarray, sparse.csr_array]:
-        """Who sends to some nodes, and the matrix of what is sent."""
-        rows = self.joined[receivers]
-        is_sender = np.zeros(len(self.degrees), bool)
-        is_sender[rows.indices] = True
-        senders = np.flatnonzero(is_sender)
-        place = np.zeros(len(self.degrees), np.int32)
-        place[senders] = np.arange(len(senders), dtype=np.int32)
-        columns = place[rows.indices]
+    def _block(
+        self, receivers: np.ndarray, senders: np.ndarray, rows: sparse.csr_array
+    ) -> Block:
+        """The block of some rows of the graph, whose columns are the senders."""
+        joined = rows
+        if len(senders) < rows.shape[1]:
+            places = np.searchsorted(senders, rows.indices).astype(np.int32)
+            shape = (len(receivers), len(senders))
+            joined = sparse.csr_array((rows.data, places, rows.indptr), shape=shape)
+        reached = self.degrees[senders]
         if self.block_degrees:
-            reached = np.bincount(columns, minlength=len(senders))
-        else:
-            reached = self.degrees[senders]
-        received = self.degrees[receivers]
-        out_scale = (1 / np.sqrt(reached)).astype(np.float32)
-        in_scale = (1 / np.sqrt(received)).astype(np.float32)
-        values = np.repeat(in_scale, received) * out_scale[columns]
-        shape = (len(receivers), len(senders))
-        return senders, sparse.csr_array((values, columns, rows.indptr), shape=shape)
+            reached = np.bincount(joined.indices, minlength=len(senders))
+        received = _one_by_root(self.degrees[receivers])
+        return Block(joined, received, _one_by_root(reached))
 
     def over(self, nodes: np.ndarray) -> Iterator[Batch]:
         """Batches of SIZE nodes, in their order; the last may have fewer."""
@@ -120,17 +145,23 @@ class Batches:
             yield self.batch(nodes[start : start + SIZE])
 
 
+def _one_by_root(counts: np.ndarray) -> np.ndarray:
+    """1/√count as a column; where nothing is counted, 1, as nothing is sent."""
+    column = 1 / np.sqrt(np.maximum(counts, 1))
+    return column.astype(np.float32)[:, None]
+
+
 class _Product(torch.autograd.Function):
-    """matrix @ x for a sparse matrix of SciPy's, with the gradient for x."""
+    """A block's matrix times x, with the gradient for x."""
 
     @staticmethod
-    def forward(context: Any, matrix: sparse.csr_array, x: torch.Tensor) -> torch.Tensor:
-        context.matrix = matrix
-        return torch.from_numpy(matrix @ x.detach().numpy())
+    def forward(context: Any, block: Block, x: torch.Tensor) -> torch.Tensor:
+        context.block = block
+        return torch.from_numpy(block.sums(x.detach().numpy()))
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
-        return None, torch.from_numpy(context.matrix.T @ gradient.numpy())
+        return None, torch.from_numpy(context.block.sums_back(gradient.numpy()))
 
 
 def batch_logits(model: gnn.GNN, x: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -160,7 +191,7 @@ def batch_logits(model: gnn.GNN, x: torch.Tensor, batch: Batch) -> torch.Tensor:
     >>> torch.allclose(batch_logits(model, x, batch), whole[[2]])
     True
     """
-    hidden = x[torch.from_numpy(batch.inputs)]
+    hidden = x
     for place, block in enumerate(batch.blocks):
         convolution = model.convolutions[place]
         if place:
