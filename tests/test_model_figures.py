@@ -106,7 +106,7 @@ def test_a_stopped_setting_ends_in_a_cross_and_a_finished_one_in_a_star(trials):
     figure = model_figures.draw_search({"gcn": trials}, reference=0.7)
     (ax,) = figure.axes
     for status, mean in (("stopped", 1.3), ("finished", 0.85)):
-        (mark,) = lines_with(ax, model_figures.STATUS_MARKS[status])
+        (mark,) = lines_with(ax, model_figures.STATUS_MARKS[status][0])
         assert mark.get_ydata() == pytest.approx([mean])
     means = [line.get_ydata() for line in ax.lines if line.get_linewidth() == 1.2]
     assert [*means[1]] == pytest.approx([1.05, 0.85])
@@ -117,7 +117,7 @@ def test_a_stopped_setting_ends_in_a_cross_and_a_finished_one_in_a_star(trials):
 def test_a_setting_that_waits_for_its_next_rung_has_neither_mark(trials):
     waiting = trials[trials["epochs"] == 30]
     (ax,) = model_figures.draw_search({"gcn": waiting}).axes
-    assert lines_with(ax, model_figures.STATUS_MARKS["finished"]) == []
+    assert lines_with(ax, model_figures.STATUS_MARKS["finished"][0]) == []
     assert len(lines_with(ax, "o")) == 1
 
 

@@ -18,7 +18,8 @@ from cfhelpers.study.tuning import FINISHED, STOPPED
 KIND_NAMES = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
 MARKS = {"gcn": "o", "sage": "s", "gat": "D"}
 COLOURS = {"gcn": "C0", "sage": "C1", "gat": "C2"}
-STATUS_MARKS = {STOPPED: "X", FINISHED: "*"}  # how the last rung of a setting ended
+STATUS_MARKS = {STOPPED: ("X", 10), FINISHED: ("*", 17)}  # a setting's end; points
+WAITING = ("o", 7)  # of a setting whose next rung has not been run
 NOT_PARAMETERS = (
     "setting",
     "seed",
@@ -266,11 +267,12 @@ def draw_search(
     """
     if not trials:
         raise ValueError("trials: found none; wanted those of at least one model")
+    width = 2.0 + 3.5 * len(trials)
     fig, axes = plt.subplots(
-        1, len(trials), figsize=(12.5, 3.9), sharey=True, squeeze=False
+        1, len(trials), figsize=(width, 3.9), sharey=True, squeeze=False
     )
+    rungs = sorted(set().union(*(rows["epochs"] for rows in trials.values())))
     for ax, (model, rows) in zip(axes[0], trials.items(), strict=True):
-        rungs = sorted(rows["epochs"].unique())
         for _, own in rows.groupby("setting"):
             _draw_trials(ax, own, rungs, COLOURS[model])
         if reference is not None:
@@ -285,23 +287,27 @@ def draw_search(
 
 def _draw_trials(ax: Axes, rows: pd.DataFrame, rungs: list[int], colour: str) -> None:
     """One setting: its seeds as dots, their means as a line, and how it ended."""
-    ax.plot(
-        [rungs.index(epochs) for epochs in rows["epochs"]], rows["value"], ".", c="0.7"
-    )
+    beside = [rungs.index(epochs) - 0.08 for epochs in rows["epochs"]]
+    ax.plot(beside, rows["value"], ".", color="0.7", ms=5)
     means = rows.groupby("epochs")["value"].mean()
     places = [rungs.index(epochs) for epochs in means.index]
     ax.plot(places, means, color=colour, lw=1.2)
     (status,) = rows.loc[rows["epochs"] == means.index[-1], "status"].unique()
-    mark = STATUS_MARKS.get(status, "o")
-    ax.plot(places[-1], means.iloc[-1], mark, color=colour, ms=11, mec="white")
+    mark, size = STATUS_MARKS.get(status, WAITING)
+    ax.plot(places[-1], means.iloc[-1], mark, color=colour, ms=size, mec="white")
 
 
 def _search_marks(reference: float | None) -> list[Line2D]:
     """The legend of `draw_search`."""
     marks = [Line2D([], [], color="0.7", marker=".", ls="none", label="one seed")]
     marks.append(Line2D([], [], color="0.3", lw=1.2, label="a setting, mean"))
-    for status, mark in STATUS_MARKS.items():
-        look: dict[str, Any] = {"marker": mark, "color": "0.3", "mec": "white", "ms": 11}
+    for status, (mark, size) in STATUS_MARKS.items():
+        look: dict[str, Any] = {
+            "marker": mark,
+            "color": "0.3",
+            "mec": "white",
+            "ms": size,
+        }
         marks.append(Line2D([], [], ls="none", label=status, **look))
     if reference is not None:
         marks.append(Line2D([], [], color="0.3", lw=1, ls="--", label="XGBoost, untuned"))
