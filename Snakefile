@@ -42,10 +42,10 @@ for PLACE, (NAME, RUN) in enumerate(PLAN.items()):
         params:
             given=[f"{key}={value}" for key, value in RUN.parameters.items()],
             writes=RUN.writes,
-        priority: len(PLAN) - PLACE if RUN.notebook == runs.BY_DATASET else 0  # others wait for these; first lines first
+        priority: len(PLAN) - PLACE if runs.is_awaited(PLAN, NAME) else 0  # others wait for these; first lines first
         threads: 1
         resources:
-            mem_mb=12000 if "source" in RUN.parameters else 4000,
+            mem_mb=12000 if any(name.endswith("source") for name in RUN.parameters) else 4000,
             runtime=120,
         shell:
             "OMP_NUM_THREADS={threads} '{sys.executable}' tools/notebooks.py run {input.notebook} {output} "

@@ -188,6 +188,24 @@ def test_every_file_of_the_catalogue_is_promised_by_one_run_after_the_rows_it_sh
     }
 
 
+def test_runs_on_real_graphs_wait_for_the_notebooks_that_store_their_settings(data):
+    plan = runs.plan("paper")
+    first, second = (f"paper/{stem}" for stem in runs.STORE_SETTINGS)
+    assert plan[first].needs == []
+    assert plan[second].needs == [first]
+    assert runs.is_awaited(plan, first) and runs.is_awaited(plan, second)
+    for name in GRID:
+        waits = not name.startswith("acs")
+        assert plan[f"paper/09_{name}"].needs == ([first, second] if waits else [])
+
+
+def test_runs_of_the_quick_profile_wait_for_no_settings():
+    plan = runs.plan("quick")
+    assert not any(plan[f"quick/09_{name}"].needs for name in GRID)
+    assert not any(runs.is_awaited(plan, stem) for stem in runs.STORE_SETTINGS)
+    assert all(runs.is_awaited(plan, f"quick/09_{name}") for name in GRID)
+
+
 WRONG = {
     "a misspelt parameter": (
         "splits: 1",

@@ -24,6 +24,9 @@ from cfhelpers.paths import writer_mark
 ROOT = Path(__file__).resolve().parents[1]
 BY_DATASET = "09_fairness_by_dataset"
 LAST = "14_scorecard"
+# In the paper profile these store settings of models on graphs; such runs wait for them.
+STORE_SETTINGS = ("07_train_base_models", "08_graph_scores")
+ON_GRAPHS = ("credit", "pokec_n", "pokec_z")
 FOLDERS = {"figure": "figures", "table": "results/tables"}
 SUFFIXES = {"figure": ("png", "pdf"), "table": ("csv", "md", "tex")}
 ALSO_WRITES = {  # beside what the catalogue says
@@ -84,6 +87,8 @@ def _run(profile: str, stem: str, parameters: dict, entries: list[dict]) -> Run:
     """One run of a notebook that shows the rows of others."""
     writes = [file.format(profile) for file in ALSO_WRITES.get(stem, [])]
     needs = [_name(profile, rows) for rows in _shown(entries)]
+    if stem == STORE_SETTINGS[1]:
+        needs.append(f"{profile}/{STORE_SETTINGS[0]}")
     return Run(stem, parameters, writes + _files_of(entries, profile), needs)
 
 
@@ -97,7 +102,15 @@ def _dataset_run(profile: str, name: str, parameters: dict, entries: list[dict])
         )
     own = [row for row in entries if name in row["runs"].split()]
     rows_file = f"results/runs/{profile}/{name}.parquet"
-    return Run(BY_DATASET, parameters, [rows_file, *_files_of(own, profile)], [])
+    needs = []
+    if parameters["dataset"] in ON_GRAPHS:
+        needs = [f"{profile}/{stem}" for stem in STORE_SETTINGS]
+    return Run(BY_DATASET, parameters, [rows_file, *_files_of(own, profile)], needs)
+
+
+def is_awaited(runs: dict[str, Run], name: str) -> bool:
+    """Whether another run than the last one comes after this one."""
+    return any(name in run.needs for run in runs.values() if run.notebook != LAST)
 
 
 def _name(profile: str, rows: str) -> str:
