@@ -423,7 +423,7 @@ def package(tmp_path_factory):
         ("datasets/_dataset.py", "STREAM = 0x5911", "STREAM = 0x5912", [ROWS, TRAINING]),
         ("datasets/_dataset.py", "STREAM = 0x5911", "STREAM = 0x5911  # a word", []),
         ("gnn.py", "WEIGHT_DECAY = 5e-4", "WEIGHT_DECAY = 4e-4", [ROWS, TRAINING, CFGNN]),
-        ("graph_scores.py", "SIZE_WEIGHT = 0.1", "SIZE_WEIGHT = 0.2", [ROWS, CFGNN]),
+        ("graph_scores.py", "size=0.5", "size=0.4", [ROWS, CFGNN]),
         ("plots.py", "\nimport", "\nX = 1\nimport", []),
         ("paths.py", "\nimport", "\nX = 1\nimport", []),
         ("study/figures.py", "\nimport", "\nX = 1\nimport", []),

@@ -7,9 +7,8 @@ import move_cache
 import numpy as np
 import pandas as pd
 import pytest
-from toy import toy
 
-from cfhelpers import graph_scores, paths
+from cfhelpers import paths
 from cfhelpers._cache import fingerprint
 from cfhelpers.datasets import load_dataset, split
 from cfhelpers.datasets._dataset import symmetric
@@ -100,28 +99,16 @@ def test_a_result_that_comes_out_differently_keeps_all_from_moving(
     assert sorted(artifacts.iterdir()) == before
 
 
-def test_cfgnn_is_moved_and_found_again(artifacts, monkeypatch):
-    gnn = pytest.importorskip("cfhelpers.gnn")
-    data = toy(200)
+def test_graph_models_and_cfgnn_stay_where_they_are(artifacts, capsys):
     probs = np.full((200, 3), 1 / 3, np.float32)
-    tune = np.arange(50)
-    key = {
-        "content": fingerprint(probs, data.y[tune], data.edge_index, tune),
-        "parameters": gnn.DEFAULTS | graph_scores.CFGNN,
-        "schedule": [0.1, 200, 60, 60, 0.1, 1.0],
-        "seed": 0,
-        "device": "cpu",
-        "torch": gnn.torch.__version__,
-    }
-    adjusted = np.roll(probs, 1, axis=1)
-    arrays = {"probs": adjusted, "epoch": np.array(70.0), "size": np.array(1.25)}
-    former = write_former("cfgnn", key, arrays)
+    arrays = {"probs": probs, "epoch": np.array(70.0), "size": np.array(1.25)}
+    former = [
+        write_former("cfgnn", {"content": "abc", "seed": 0}, arrays),
+        write_former("pokec_n-gcn", {"model": "gcn", "seed": 0}, {"probs": probs}),
+    ]
     move_cache.main([])
-    assert not former.exists()
-    monkeypatch.setattr(graph_scores, "_train_cfgnn", None)  # nothing is trained
-    found, how = graph_scores.cfgnn(probs, data.y, data.edge_index, tune, device="cpu")
-    assert np.array_equal(found, adjusted)
-    assert how == {"epoch": 70, "held_out_size": 1.25}
+    assert "0 of 0 results" in capsys.readouterr().out
+    assert all(path.exists() for path in former)
 
 
 def test_the_edges_of_credit_are_moved_if_they_belong_to_its_table(artifacts):

@@ -1,10 +1,9 @@
 """Move results of the former caches to the one cache: `python tools/move_cache.py`, once.
 
-Moved are base models and CFGNN (artifacts/*.npz, which hold their inputs but nothing of
-their code) and the edges of Credit (artifacts/credit_edges_*.npy). Before anything moves,
-the smallest few of them are computed anew; if one comes out differently, all stay where
-they are. CFGNN's files do not tell which split they belong to, so they are moved but not
-computed anew.
+Moved are models of XGBoost (artifacts/*.npz, which hold their inputs but nothing of their
+code) and the edges of Credit (artifacts/credit_edges_*.npy). Before anything moves, the
+smallest few of them are computed anew; if one comes out differently, all stay where they
+are. Graph models and CFGNN stay: they are trained in another way since.
 
 Rows (artifacts/runs/*.parquet) cannot be moved: their names are digests of inputs and of
 the code of that time, and the files hold neither. They are computed again when they are
@@ -30,7 +29,6 @@ from cfhelpers.datasets import Dataset, credit, load_dataset, split
 from cfhelpers.study import experiments, training
 
 CLOSE = 1e-6  # probabilities that are so close are the same: threads may sum in any order
-CFGNN = "cfhelpers.graph_scores"
 TRAINING = "cfhelpers.study.training"
 CREDIT = "cfhelpers.datasets.credit"
 
@@ -62,7 +60,7 @@ def former_results() -> list[Stored]:
 
 
 def read_arrays(path: Path) -> Stored | None:
-    """A base model or CFGNN; None for a file that is damaged, foreign or moved."""
+    """A model of XGBoost; None for a file that is damaged, foreign or moved."""
     try:
         with np.load(path, allow_pickle=False) as file:
             text, *names = file["key"].tolist()
@@ -71,10 +69,10 @@ def read_arrays(path: Path) -> Stored | None:
         name = key.pop("name")
     except Exception:  # whatever it is, it is not one of ours
         return None
-    if "code" in key or path.name != _cache.cache_path(name, text).name:
+    is_other = key.get("model") != "xgboost" or "code" in key
+    if is_other or path.name != _cache.cache_path(name, text).name:
         return None
-    code = CFGNN if name == "cfgnn" else TRAINING
-    return Stored(path, name, key, arrays, code)
+    return Stored(path, name, key, arrays, TRAINING)
 
 
 def read_edges(path: Path) -> Stored | None:
@@ -97,8 +95,6 @@ def credit_table() -> pd.DataFrame:
 
 def difference(stored: Stored) -> float | None:
     """How far a result lies from the same computed anew; None if that cannot be done."""
-    if stored.code == CFGNN:
-        return None
     if stored.code == CREDIT:
         edges = credit.similarity_edges(credit_table(), stored.key["left_out"])
         return float(not np.array_equal(edges, stored.arrays["edges"]))
