@@ -47,9 +47,9 @@ def rows():
 def test_every_stored_mean_of_the_authors_is_there_once():
     paper = errata_moves.paper_values()
     assert not paper.duplicated(NUMBER).any() and paper["paper"].notna().all()
-    # Three scores, 5 metrics with 4 c and one ratio, both kinds of λ, 2 arms, 2 numbers.
-    assert len(paper) == 3 * (5 * 4 + 1) * 2 * 2 * 2
-    assert set(paper["score"]) == {"tps", "aps", "daps"}
+    # Four scores, 5 metrics with 4 c and one ratio, both kinds of λ, 2 arms, 2 numbers.
+    assert len(paper) == 4 * (5 * 4 + 1) * 2 * 2 * 2
+    assert set(paper["score"]) == {"tps", "aps", "daps", "cfgnn"}
 
 
 def test_the_papers_numbers_are_taken_from_their_place():
@@ -164,7 +164,9 @@ def test_the_stored_table_has_every_bug_and_score(stored):
     assert stored["row"].is_unique
     found = set(zip(stored["erratum"], stored["score"], strict=True))
     assert found == {*errata_runs.bugs_and_scores(), ("early_gcp", "aps")}
-    assert (stored["splits"] == 10).all()
+    is_cfgnn = stored["score"] == "cfgnn"
+    assert (stored[~is_cfgnn]["splits"] == 10).all()
+    assert stored[is_cfgnn]["splits"].nunique() == 1
     has_paper = stored["erratum"] != "early_gcp"
     assert stored["paper"].notna().equals(has_paper)
     paper = errata_moves.paper_values()
@@ -178,15 +180,17 @@ def test_before_is_what_the_rows_of_credit_say(stored, root):
     rows = pd.read_parquet(root / "results" / "runs" / "quick" / "credit_age.parquet")
     rows = rows[rows["guarantee"] == "none"]
     number_of = ["score", "metric", "c", "classwise"]
-    means = rows.groupby(number_of)[
-        ["efficiency", "disparity", "base_efficiency", "base_disparity"]
-    ].mean()
-    own = stored[stored["erratum"].isin(["quantile", "together"])]
-    for row in own.to_dict("records"):
-        prefix = "base_" if row["arm"] == "base" else ""
-        key = tuple(row[name] for name in number_of[:3])
-        mean = means.loc[(*key, row["classwise"] in (True, "True"))]
-        assert row["before"] == pytest.approx(mean[prefix + row["quantity"]], abs=1e-6)
+    numbers = ["efficiency", "disparity", "base_efficiency", "base_disparity"]
+    for name in ("quantile", "together", "shortcut"):
+        own = stored[stored["erratum"] == name]
+        is_among = rows["split"] < own["splits"].max()
+        means = rows[is_among].groupby(number_of)[numbers].mean()
+        for row in own.to_dict("records"):
+            prefix = "base_" if row["arm"] == "base" else ""
+            key = tuple(row[name] for name in number_of[:3])
+            mean = means.loc[(*key, row["classwise"] in (True, "True"))]
+            wanted = mean[prefix + row["quantity"]]
+            assert row["before"] == pytest.approx(wanted, abs=2e-6)
 
 
 def test_alone_only_self_loops_let_the_base_sets_of_daps_end_larger(stored):
@@ -304,6 +308,32 @@ def test_arrows_point_from_before_to_after(rows):
     ends = np.concatenate([line.get_xdata() for line in heads])
     assert (ends > 0.02).all() and (ends < 0.03).all()
     plt.close(fig)
+
+
+# CFGNN's stored numbers
+
+
+@pytest.fixture(scope="module")
+def cfgnn_stored(root):
+    return pd.read_csv(root / "results" / errata_runs.CFGNN_FILE)
+
+
+def test_every_switch_of_cfgnn_is_stored_with_what_it_is_compared_with(cfgnn_stored):
+    names = set(errata_runs.CFGNN_SWITCHES)
+    assert set(cfgnn_stored["erratum"]) == {*names, "none", "batches"}
+    assert not cfgnn_stored.duplicated(["erratum", *NUMBER]).any()
+    assert cfgnn_stored["splits"].nunique() == 1
+    changed = cfgnn_stored.groupby("erratum")["changed_scores"].first()
+    assert (changed[list(names)] > 0).all()
+
+
+def test_the_stored_moves_are_those_of_cfgnns_stored_numbers(stored, cfgnn_stored):
+    moved = errata_moves.moves(cfgnn_stored).set_index("row")
+    own = stored[stored["score"] == "cfgnn"].set_index("row")
+    assert set(own.index) == set(moved.index)
+    for name in ("before", "after", "paper", "splits"):
+        found = own[name].reindex(moved.index)
+        np.testing.assert_allclose(found, moved[name], atol=1e-6)
 
 
 # The stored training splits

@@ -70,7 +70,7 @@ def test_an_unknown_name_is_told():
 
 def test_every_bug_but_those_that_cannot_touch_credit_is_run():
     names = {name for name, _ in errata_runs.bugs_and_scores()}
-    assert names == {*errata_runs.DAPS_BUGS, "together"}
+    assert names == {*errata_runs.DAPS_BUGS, *errata_runs.CFGNN_SWITCHES, "together"}
 
 
 # Rounds
@@ -279,7 +279,8 @@ def test_switches_of_cfgnn_are_stored_as_means_over_re_splits(
         assert own.loc[quantity, "sd"] == pytest.approx(sd, abs=1e-6)
     share = found.groupby("erratum")["changed_scores"].first()
     assert np.isnan(share["none"])
-    assert share["last_epoch"] > 0.5 and share["trained_once"] > 0.5
+    assert share["last_epoch"] > 0.5
+    assert 0.3 < share["trained_once"] <= 0.5  # on re-split 0 it is the same network
 
 
 def test_unchanged_is_the_share_of_re_splits_that_cf_leaves_alone(

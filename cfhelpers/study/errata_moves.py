@@ -87,7 +87,7 @@ def paper_values() -> pd.DataFrame:
     Examples
     --------
     >>> len(paper_values())
-    504
+    672
     """
     stored = authors.runs().query("dataset == 'credit'")
     parts = []
