@@ -278,6 +278,7 @@ def draw_search(
         if reference is not None:
             ax.axhline(reference, color="0.3", lw=1, ls="--")
         ax.set_xticks(range(len(rungs)), [str(epochs) for epochs in rungs])
+        ax.set_xlim(-0.5, len(rungs) - 0.5)
         ax.set_title(f"{KIND_NAMES[model]}: {rows['setting'].nunique()} settings")
         ax.set_xlabel("epochs of the rung")
     axes[0, 0].set_ylabel("loss on the validation rows")
