@@ -686,7 +686,7 @@ def rows_of(dataset: Dataset, parts: np.ndarray, seed: int, part: str) -> np.nda
     >>> credit = load_dataset("credit")
     >>> parts = split(credit, 0)
     >>> len(rows_of(credit, parts, 0, "tune")), len(rows_of(credit, parts, 0, "test"))
-    (3750, 7500)
+    (3749, 7500)
     """
     one_of(part, "part", ("tune", "calibration", "test"))
     return np.flatnonzero(_new_parts(dataset, parts, seed) == part)
