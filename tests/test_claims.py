@@ -335,6 +335,14 @@ def test_a_claim_needs_one_bound():
         Claim("a", "", "", "", pooled, (Source.OURS,))
 
 
+def test_whether_xgboost_is_ahead_on_credit_depends_on_scaled_features():
+    lines = claims.base_model_settings(base_models.load().query("dataset == 'credit'"))
+    is_as_it_is = lines["settings"].str.contains("false")
+    is_xgboost = lines["model"] == "xgboost"
+    behind = claim_statistics.graph_models_behind
+    assert behind(lines[is_xgboost | is_as_it_is]) > 0 > behind(lines[~is_as_it_is])
+
+
 def test_base_models_give_a_line_per_score_and_training_split():
     row = dict.fromkeys(base_models.COLUMNS, "")
     row |= {"dataset": "credit", "source": "bundled", "model": "gcn"}
