@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import flat
+from sklearn.decomposition import TruncatedSVD
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from cfhelpers.datasets import load_dataset, pokec, simulated, split
 from cfhelpers.datasets.truth import pokec_truth
@@ -133,6 +135,26 @@ def test_structural_features_know_nothing_of_the_labels(home):
         features.append(load_dataset("pokec_n", "local").X)
     pd.testing.assert_frame_equal(*features)
     assert {"gender", "neighbours_gender", "spectral_31"} <= set(features[0])
+
+
+def test_structural_features_are_computed_by_one_thread(home, monkeypatch):
+    threads = []
+    embed = TruncatedSVD.fit_transform
+
+    def recorded(*arguments):
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
+        return embed(*arguments)
+
+    monkeypatch.setattr(TruncatedSVD, "fit_transform", recorded)
+    rng = np.random.default_rng(0)
+    profile = {name: rng.integers(0, 2, 100) for name in ("region", "gender", "AGE")}
+    row = np.arange(99)
+    (home / "pokec").mkdir(parents=True, exist_ok=True)
+    path = home / "pokec/pokec_n.npz"
+    np.savez(path, row=row, col=row + 1, label=rng.integers(-1, 4, 100), **profile)
+    with threadpool_limits(2):
+        load_dataset("pokec_n", "local")
+    assert set(threads) == {1}
 
 
 @pytest.mark.slow

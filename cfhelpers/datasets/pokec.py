@@ -197,6 +197,7 @@ def read_graph(path: Path, dimensions: int = 32) -> RawGraph:
     """
     import scipy.sparse as sp
     from sklearn.decomposition import TruncatedSVD
+    from threadpoolctl import threadpool_limits
 
     with np.load(path) as arrays:
         profile = {key: arrays[key] for key in arrays if key not in ("row", "col")}
@@ -213,7 +214,8 @@ def read_graph(path: Path, dimensions: int = 32) -> RawGraph:
         columns=[f"neighbours_{name}" for name in X],
     )
     normalised = root_inverse @ adjacency @ root_inverse
-    embedding = TruncatedSVD(dimensions, random_state=0).fit_transform(normalised)
+    with threadpool_limits(1):  # with more threads the embedding is another one
+        embedding = TruncatedSVD(dimensions, random_state=0).fit_transform(normalised)
     spectral = pd.DataFrame(
         embedding * np.sqrt(len(X)),
         columns=[f"spectral_{place}" for place in range(dimensions)],
