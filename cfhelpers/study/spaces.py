@@ -85,6 +85,7 @@ def space(model: str, dataset: Dataset) -> Space:
 
     Examples
     --------
+    >>> from cfhelpers import load_dataset
     >>> sorted(space("xgboost", load_dataset("credit")))[:3]
     ['colsample_bylevel', 'colsample_bynode', 'colsample_bytree']
     """
