@@ -65,7 +65,7 @@ def cached(
     """
     text = key_text(name, key, code)
     path = cache_path(name, text)
-    stored = _read(path, text)
+    stored = read(path, text)
     if stored is not None:
         return stored
     arrays = compute()
@@ -126,7 +126,7 @@ def store(path: Path, text: str, arrays: Arrays) -> None:
         np.savez(partial, **contents)
 
 
-def _read(path: Path, text: str) -> Arrays | None:
+def read(path: Path, text: str) -> Arrays | None:
     """The arrays that are stored for this key; None where there are none."""
     try:
         with np.load(path, allow_pickle=False) as stored:

@@ -8,7 +8,7 @@ above q̂ that one threshold decides on, each packed into one integer with its k
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from cfhelpers.bounds import (
     full_losses,
     hypergeometric_bounds,
 )
-from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, group_masks
+from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, Shares, group_masks
 from cfhelpers.conformal import round_down
 from cfhelpers.groups import Groups
 from cfhelpers.metrics import Condition, FairnessMetric, Quantity
@@ -197,19 +197,22 @@ class CellMap:
             self.group_names,
         )
 
+    def shares(self, covered: np.ndarray, totals: np.ndarray) -> Shares:
+        """What the metric compares, from scores per kind."""
+        counts = self.cell_counts(covered, totals)
+        if not self.metric.is_built_in:
+            return counts.shares(self.metric)
+        places = [self.columns.index(label) for label in self.labels]
+        return counts.shares(self.metric, places)
+
     def losses(
         self, covered: np.ndarray, totals: np.ndarray, level: float | None
     ) -> np.ndarray:
         """Loss of every label (…, labels) below ∞; level None: the paper's."""
-        counts = self.cell_counts(covered, totals)
         if level is not None and not self.has_pairs:
             n_labels = len(self.labels) if self.metric.per_label else 1
             return np.full((*covered.shape[:-1], n_labels), self.metric.no_loss)
-        if self.metric.is_built_in:
-            places = [self.columns.index(label) for label in self.labels]
-            shares = counts.shares(self.metric, places)
-        else:
-            shares = counts.shares(self.metric)
+        shares = self.shares(covered, totals)
         if level is None:
             return shares.rank_losses().max(axis=-1)
         shares = replace(shares, pools=self.pools)
@@ -349,6 +352,31 @@ def _own_kinds(
         np.asarray(kind_of_move, np.int64)[order],
         np.asarray(moves, np.int64).reshape(-1, 3)[order],
     )
+
+
+class OrderedScores(Protocol):
+    """Scores that one threshold decides on, however they are held: sorted, or counted."""
+
+    @property
+    def base(self) -> float:
+        """q̂."""
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Scores of each kind."""
+
+    @property
+    def below(self) -> np.ndarray:
+        """Those of them up to q̂."""
+
+    def passed(self, thresholds: np.ndarray) -> np.ndarray:
+        """How many scores above q̂ are at most each threshold."""
+
+    def covered(self, passed: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Scores of each kind after so many: which entries, and (entries, kinds)."""
+
+    def hits(self, is_true: np.ndarray, passed: np.ndarray) -> np.ndarray:
+        """How many of the first scores are those of true labels, for so many each."""
 
 
 @dataclass(frozen=True)

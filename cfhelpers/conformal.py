@@ -1,6 +1,7 @@
 """Split conformal prediction: the quantile, prediction sets, their coverage and size."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,13 +44,26 @@ def conformal_quantile(scores: ArrayLike, alpha: float) -> float:
     column = as_float_column(scores, "scores")
     alpha = as_fraction(alpha, "alpha")
     n = len(column)
-    # 150 * (1 - .18) is 123, not a float above it.
-    unrounded = (n + 1) * (1 - alpha)
-    slack = max(1e-9, 1e-15 * unrounded)
-    rank = max(1, math.ceil(unrounded - slack))
+    rank = quantile_rank(n, alpha)
     if rank > n:
         return math.inf
     return float(np.partition(column, rank - 1)[rank - 1])
+
+
+def quantile_rank(n: int, alpha: float) -> int:
+    """Which of n scores, in ascending order from 1, is the quantile.
+
+    More than n where there are too few.
+
+    Examples
+    --------
+    >>> quantile_rank(4, alpha=0.5), quantile_rank(4, alpha=0.1)
+    (3, 5)
+    """
+    # 150 * (1 - .18) is 123, not a float above it.
+    unrounded = (n + 1) * (1 - alpha)
+    slack = max(1e-9, 1e-15 * unrounded)
+    return max(1, math.ceil(unrounded - slack))
 
 
 def prediction_sets(scores: ArrayLike, threshold: ArrayLike) -> np.ndarray:
@@ -153,3 +167,38 @@ def efficiency(sets: ArrayLike) -> float:
     1.5
     """
     return float(as_sets(sets).sum(axis=1).mean())
+
+
+def constant_sets(n: int, labels: Sequence[int], n_classes: int) -> np.ndarray:
+    """The same set for everyone: the answer that a predictor must beat.
+
+    It looks at nobody, so its coverage of a label is the same in every group, and every
+    gap between groups is 0.
+
+    Parameters
+    ----------
+    n : int
+        Number of people.
+    labels : list of int
+        The labels in the set.
+    n_classes : int
+        Number of labels in all.
+
+    Returns
+    -------
+    bool (n, n_classes)
+
+    Examples
+    --------
+    >>> constant_sets(2, [1, 2], n_classes=3).tolist()
+    [[False, True, True], [False, True, True]]
+    """
+    for label in labels:
+        if label not in range(n_classes):
+            raise ValueError(
+                f"labels: found {label!r}; "
+                f"labels must be integers from 0 to {n_classes - 1}"
+            )
+    sets = np.zeros((n, n_classes), dtype=bool)
+    sets[:, list(labels)] = True
+    return sets

@@ -28,7 +28,13 @@ from cfhelpers._checks import (
     as_scores,
     one_of,
 )
-from cfhelpers._ordering import CellMap, Places, SortedScores, sort_scores
+from cfhelpers._ordering import (
+    CellMap,
+    OrderedScores,
+    Places,
+    SortedScores,
+    sort_scores,
+)
 from cfhelpers.bounds import next_staircase
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.groups import as_groups, as_pools
@@ -75,8 +81,8 @@ class FairThreshold:
         paper's rule or by the test. No confidence limit, since the same data chose the
         threshold. NaN for labels that need not be fair.
     smallest_closeness : float
-        The least c (for ratios the largest) that a finite threshold reaches; NaN if q̂ is
-        infinite.
+        The least c (for ratios the largest) that a finite threshold reaches; NaN if none
+        reaches any, as when q̂ is infinite.
     blocking_cells : list of (group, label, n)
         Cells that are too small for any finite threshold.
     metric, closeness, guarantee
@@ -602,7 +608,7 @@ class Curve:
     """
 
     cells: CellMap
-    ordered: SortedScores
+    ordered: OrderedScores
     level: float | None  # of the test that each threshold passed; None: no guarantee
     thresholds: np.ndarray
     losses: np.ndarray
@@ -613,7 +619,7 @@ class Curve:
     def build(
         cls,
         cells: CellMap,
-        ordered: SortedScores,
+        ordered: OrderedScores,
         level: float | None,
         thresholds: np.ndarray,
         losses: np.ndarray,
@@ -735,15 +741,34 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
     if math.isinf(ordered.base):
         no_losses = np.empty(0)
         return Curve.build(cells, ordered, None, no_losses, no_losses, nothing, nothing)
-    metric = cells.metric
     if cells.shape[0] == 0:  # no label needs to be fair
         return nothing_to_compare(ordered, cells, None)
-    _, sweep = _sweep.compiled()
     covered = cells.counts(ordered.below)
     sizes = cells.counts(ordered.totals)
-    shift = ordered.order.dtype.type(ordered.shift)
+    all_passed, all_lows, all_hits = new_lows(
+        ordered.order, ordered.shift, cells, covered, sizes
+    )
+    thresholds = ordered.thresholds(all_passed)
+    return Curve.build(cells, ordered, None, thresholds, all_lows, all_passed, all_hits)
+
+
+def new_lows(
+    order: np.ndarray,
+    shift: int,
+    cells: CellMap,
+    covered: np.ndarray,
+    sizes: np.ndarray,
+    best: float = math.inf,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each new low of the loss below `best`: scores passed, the loss, true labels passed.
+
+    `order` holds scores in ascending order, packed as in `SortedScores`; `covered`, the
+    points of every cell that are covered before them, is changed in place.
+    """
+    _, sweep = _sweep.compiled()
+    metric = cells.metric
+    packed_shift = order.dtype.type(shift)
     pages = []
-    best = math.inf
     start = 0
     start_hits = 0
     while True:
@@ -752,8 +777,8 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
         hits = np.empty(_sweep.PAGE, np.int64)
         with np.errstate(divide="ignore"):  # where the loop runs uncompiled
             n_lows = sweep(
-                ordered.order[start:],
-                shift,
+                order[start:],
+                packed_shift,
                 cells.kinds.is_true,
                 cells.first_move,
                 cells.moves,
@@ -773,15 +798,15 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
         start += int(passed[-1])
         start_hits += int(hits[-1])
         best = float(lows[-1])
-    all_passed = np.concatenate([page[0] for page in pages])
-    all_lows = np.concatenate([page[1] for page in pages])
-    all_hits = np.concatenate([page[2] for page in pages])
-    thresholds = ordered.thresholds(all_passed)
-    return Curve.build(cells, ordered, None, thresholds, all_lows, all_passed, all_hits)
+    return (
+        np.concatenate([page[0] for page in pages]),
+        np.concatenate([page[1] for page in pages]),
+        np.concatenate([page[2] for page in pages]),
+    )
 
 
 def nothing_to_compare(
-    ordered: SortedScores, cells: CellMap, level: float | None
+    ordered: OrderedScores, cells: CellMap, level: float | None
 ) -> Curve:
     """No label needs to be fair, or there are no two groups: q̂ serves every closeness."""
     at_base = np.array([ordered.base])
@@ -791,7 +816,7 @@ def nothing_to_compare(
 
 
 def fixed_sequence(
-    ordered: SortedScores,
+    ordered: OrderedScores,
     cells: CellMap,
     grid: np.ndarray,
     level: float,

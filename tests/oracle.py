@@ -307,6 +307,8 @@ def search(
             threshold[part[0]] = candidates[chosen]
         else:
             threshold[:] = candidates[chosen]
+    if math.isinf(reach):  # a cell of predictive values is empty at every finite λ
+        reach = math.nan
     return Answer(threshold, base, feasible, satisfied, bound, metric.sign * reach)
 
 

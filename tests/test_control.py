@@ -195,6 +195,25 @@ def answers(case, theirs, metric, classwise, guarantee):
     return found, wanted
 
 
+def test_no_closeness_is_told_where_no_finite_threshold_reaches_any():
+    """In one group the label is in no set at any finite point of the grid."""
+    scores = np.array([[0.6, 0.3], [0.4, 1.0], [0.0, 0.1]])
+    groups = np.array(["a", "b", "a"])
+    found = find_threshold(
+        scores,
+        np.zeros(3, int),
+        groups,
+        "predictive_parity",
+        0.8,
+        alpha=0.3,
+        guarantee="fixed-sequence",
+        grid=[0.1, 0.9],
+    )
+    assert math.isfinite(found.base_threshold)
+    assert math.isnan(found.smallest_closeness)
+    assert "closest" not in str(found)
+
+
 def brute_force(case, metric, closeness, classwise, guarantee):
     return oracle.search(
         case.scores,

@@ -283,6 +283,41 @@ def audit(
     )
 
 
+def audit_counts(
+    counts: CellCounts,
+    counts_of_all: CellCounts,
+    metrics: str | FairnessMetric | Iterable[str | FairnessMetric],
+    closeness: float | Mapping[str, float] | None,
+    confidence: float,
+    labels: list[int],
+    names: list[Any],
+    n_unlabelled: int = 0,
+) -> Audit:
+    """The audit from counts per cell, for built-in metrics.
+
+    `counts_of_all` has the points without labels too; the labels compared are places
+    among `names`.
+    """
+    gamma = 1 - as_fraction(confidence, "confidence")
+    asked = _as_metrics(metrics)
+    allowed = _closeness_by_metric(closeness, asked)
+    shares = {}
+    judges = {}
+    for metric in asked:
+        own_counts = counts if metric.needs_labels else counts_of_all
+        shares[metric.name] = own_counts.shares(metric, labels)
+        judges[metric.name] = Judge(allowed[metric.name], gamma, False)
+    return Audit(
+        table=_cell_table(list(shares.values()), names, gamma),
+        disparities=_disparity_table(shares, names, judges),
+        sizes=_size_table(counts, gamma),
+        confidence=float(confidence),
+        shares=shares,
+        judges=judges,
+        n_unlabelled=n_unlabelled,
+    )
+
+
 def _as_metrics(
     metrics: str | FairnessMetric | Iterable[str | FairnessMetric],
 ) -> list[FairnessMetric]:

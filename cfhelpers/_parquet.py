@@ -1,0 +1,372 @@
+"""One Parquet file of predictions in, counts out: batch by batch, in little memory."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfhelpers import _binning
+from cfhelpers import scores as score_functions
+from cfhelpers._binned import ScoreCounts
+from cfhelpers._checks import as_probabilities, plain
+
+ROWS_AT_ONCE = 1 << 16
+PREFIXES = {"probabilities": ("p_", "prob_"), "scores": ("score_",)}
+DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
+TAIL = 1 << 16  # bytes at the end of a file that tell it from what it was before
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns hold what, and how probabilities become scores."""
+
+    columns: tuple[str, ...]
+    label_names: tuple[Any, ...]
+    label: str | None  # None: points without labels
+    groups: tuple[str, ...]
+    id: str | None
+    score: str  # "tps", "aps", "raps", or "scores": as they are
+    seed: int | None
+    penalty: float
+    k_reg: int
+    dtype: str
+
+    @property
+    def needed(self) -> list[str]:
+        names = [*self.columns, *self.groups]
+        for name in (self.label, self.id):
+            if name is not None:
+                names.append(name)
+        return list(dict.fromkeys(names))
+
+
+def open_parquet(file: str | os.PathLike[str]) -> Any:
+    """An open file, or a ValueError that names it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(f"files: there is no file {str(path)!r}")
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(damaged(path, error)) from None
+
+
+def damaged(path: str | os.PathLike[str], error: Exception) -> str:
+    """What is wrong with a file, in a sentence."""
+    reason = str(error).strip().splitlines()[0]
+    return (
+        f"files: {str(path)!r} is damaged or is no Parquet file ({reason}); "
+        "write it again: the counts of the other files are kept"
+    )
+
+
+def columns_of(schema: Any) -> dict[str, Any]:
+    """Types of the columns by name."""
+    return {field.name: field.type for field in schema}
+
+
+def value_columns(names: Sequence[str], given: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of probabilities or scores, one per label."""
+    if given is not None:
+        return tuple(given)
+    found = {}
+    for kind, prefixes in PREFIXES.items():
+        own = tuple(name for name in names if name.startswith(prefixes))
+        if len(own) > 1:
+            found[kind] = own
+    if len(found) != 1:
+        raise ValueError(
+            f"columns: found {', '.join(names)}; wanted columns that begin with p_, or "
+            "with score_, one per label, or name them"
+        )
+    return next(iter(found.values()))
+
+
+def label_name(column: str) -> Any:
+    """What a column's label is called: an integer where it is one."""
+    name = column
+    for prefixes in PREFIXES.values():
+        for prefix in prefixes:
+            if name == column and column.startswith(prefix):
+                name = column[len(prefix) :]
+    if name.isdigit() and str(int(name)) == name:
+        return int(name)
+    return name
+
+
+def float_type(types: Sequence[Any]) -> np.dtype:
+    """The type in which columns of these Arrow types are counted: as in memory."""
+    found = []
+    for arrow_type in types:
+        try:
+            numpy_type = np.dtype(arrow_type.to_pandas_dtype())
+        except (NotImplementedError, TypeError):
+            numpy_type = np.dtype(np.float64)
+        if numpy_type == np.float16:
+            numpy_type = np.dtype(np.float32)
+        if numpy_type.kind != "f":
+            numpy_type = np.dtype(np.float64)
+        found.append(numpy_type)
+    return np.result_type(*found)
+
+
+def identity(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What tells a file from another, and from itself after a change."""
+    status = os.stat(path)
+    with open(path, "rb") as stream:
+        stream.seek(max(0, status.st_size - TAIL))
+        tail = hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
+    return {
+        "path": str(Path(path).resolve()),
+        "size": status.st_size,
+        "changed": status.st_mtime_ns,
+        "tail": tail,
+    }
+
+
+def count_file(
+    path: str | os.PathLike[str],
+    layout: Layout,
+    edges: np.ndarray,
+    is_noted: np.ndarray,
+    rows: int | None = None,
+) -> ScoreCounts:
+    """The counts of one file, or of its first `rows` rows."""
+    import pyarrow as pa
+
+    parquet = open_parquet(path)
+    counter = Counter(layout, edges, is_noted)
+    first_row = 0
+    try:
+        with parquet:
+            for batch in _batches(parquet, layout):
+                if rows is not None:
+                    batch = batch.slice(0, rows - first_row)
+                counter.add(batch, first_row)
+                first_row += batch.num_rows
+                if rows is not None and first_row >= rows:
+                    break
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(damaged(path, error)) from None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from None
+    return counter.counts()
+
+
+def _batches(parquet: Any, layout: Layout) -> Iterator[Any]:
+    """Some rows at a time."""
+    return parquet.iter_batches(
+        batch_size=ROWS_AT_ONCE, columns=layout.needed, use_threads=False
+    )
+
+
+class Counter:
+    """Counts that grow by batches of one file."""
+
+    def __init__(self, layout: Layout, edges: np.ndarray, is_noted: np.ndarray) -> None:
+        self.layout = layout
+        self.bins = _binning.Bins.ending_at(edges)
+        self.edges = np.append(edges, np.inf)
+        self.is_noted = is_noted
+        self.names: dict[Any, int] = {}
+        self.label_places = {name: i for i, name in enumerate(layout.label_names)}
+        n_labels = len(layout.columns)
+        self.table = np.zeros((n_labels, 2, 0, self.bins.n_bins), np.int64)
+        self.values: list[np.ndarray] = []
+        self.kinds: list[tuple[int, np.ndarray]] = []  # with the groups known so far
+        self.spare = np.empty(ROWS_AT_ONCE)
+        self.spare_rows = np.empty(ROWS_AT_ONCE, np.int32)
+
+    def add(self, batch: Any, first_row: int) -> None:
+        """Count some rows."""
+        if batch.num_rows == 0:
+            return
+        codes = self._group_codes(batch)
+        y = self._labels(batch, first_row)
+        n_groups = len(self.names)
+        if n_groups > self.table.shape[2]:
+            more = n_groups - self.table.shape[2]
+            self.table = np.pad(self.table, ((0, 0), (0, 0), (0, more), (0, 0)))
+        count = _binning.compiled()
+        for label, scores in enumerate(self._scores(batch, first_row)):
+            rows = codes
+            if y is None:
+                rows = codes + np.int32(n_groups)
+            else:
+                rows = codes + np.int32(n_groups) * (y != label)
+            own = self.table[label].reshape(2 * n_groups, -1)
+            noted = count(
+                scores,
+                rows.astype(np.int32, copy=False),
+                self.bins.low,
+                self.bins.slots_per_unit,
+                self.bins.first,
+                self.bins.last,
+                self.edges,
+                self.is_noted[label],
+                own,
+                self.spare,
+                self.spare_rows,
+            )
+            if noted:
+                self.values.append(self.spare[:noted].copy())
+                kinds = self.spare_rows[:noted] + np.int32(2 * n_groups * label)
+                self.kinds.append((n_groups, kinds))
+
+    def counts(self) -> ScoreCounts:
+        """What was counted."""
+        n_groups = len(self.names)
+        kinds = [np.empty(0, np.int32)]
+        for known, own in self.kinds:
+            first, group = np.divmod(own, np.int32(known))
+            kinds.append((first * n_groups + group).astype(np.int32))
+        return ScoreCounts(
+            counts=self.table,
+            edges=self.bins.edges,
+            label_names=list(self.layout.label_names),
+            group_names=list(self.names),
+            is_noted=self.is_noted,
+            values=np.concatenate([np.empty(0), *self.values]),
+            kinds=np.concatenate(kinds),
+        )
+
+    def _scores(self, batch: Any, first_row: int) -> Iterator[np.ndarray]:
+        """The scores of one label after the other."""
+        columns = []
+        for name in self.layout.columns:
+            columns.append(_numbers(batch, name, self.layout.dtype, first_row))
+        if self.layout.score == "tps":
+            _check_probabilities(columns, first_row)
+            return (1 - column for column in columns)
+        if self.layout.score == "scores":
+            return (column + 0 for column in columns)  # -0.0 is 0.0
+        probs = np.stack(columns, axis=1)
+        _check_probabilities(columns, first_row)
+        u = None
+        if self.layout.seed is not None:
+            people: Any = np.round(probs.astype(np.float64), DIGITS)
+            if self.layout.id is not None:
+                people = _ids(batch, self.layout.id)
+            u = score_functions.person_u(people, self.layout.seed)
+        penalty = self.layout.penalty if self.layout.score == "raps" else 0.0
+        table = score_functions.raps(probs, u, penalty, self.layout.k_reg)
+        return iter(np.ascontiguousarray(table.T))
+
+    def _labels(self, batch: Any, first_row: int) -> np.ndarray | None:
+        """The true label of every row, as a place among the labels."""
+        if self.layout.label is None:
+            return None
+        codes, names = _distinct(batch, self.layout.label)
+        places = np.empty(len(names), np.int32)
+        for i, name in enumerate(names):
+            places[i] = self.label_places.get(_plain_label(name), -1)
+        y = places[codes]
+        if y.min() < 0:
+            row = int((y < 0).argmax())
+            found = names[codes[row]]
+            raise ValueError(
+                f"{self.layout.label}: found {found!r} in row {first_row + row}; wanted "
+                f"one of {', '.join(map(str, self.layout.label_names))}"
+            )
+        return y
+
+    def _group_codes(self, batch: Any) -> np.ndarray:
+        """The group of every row, by the order in which groups turned up."""
+        codes = np.zeros(batch.num_rows, np.int64)
+        names: list[Any] = [()]
+        is_alone = len(self.layout.groups) == 1
+        for column in self.layout.groups:
+            own, own_names = _distinct(batch, column)
+            codes = codes * len(own_names) + own
+            if not is_alone:
+                present, codes = np.unique(codes, return_inverse=True)
+                pairs = [divmod(int(code), len(own_names)) for code in present]
+                names = [(*names[i], own_names[j]) for i, j in pairs]
+            else:
+                names = own_names
+        places = np.empty(len(names), np.int32)
+        for i, name in enumerate(names):
+            places[i] = self.names.setdefault(name, len(self.names))
+        return places[codes]
+
+
+def _numbers(batch: Any, name: str, dtype: str, first_row: int) -> np.ndarray:
+    """A column of numbers, all of them present."""
+    column = batch.column(name)
+    try:
+        values = column.to_numpy(zero_copy_only=False)
+        values = np.asarray(values).astype(dtype, copy=False)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: found {column.type}; wanted numbers") from None
+    if np.isnan(values.min()):
+        row = first_row + int(np.isnan(values).argmax())
+        raise ValueError(f"{name}: row {row} is missing or NaN; wanted a number")
+    return values
+
+
+def _check_probabilities(columns: list[np.ndarray], first_row: int) -> None:
+    """None below 0, every row summing to 1."""
+    total = columns[0].copy()
+    lowest = columns[0].min()
+    for column in columns[1:]:
+        total += column
+        lowest = min(lowest, column.min())
+    total -= 1
+    if lowest >= 0 and max(-total.min(), total.max()) <= 0.9e-3:
+        return
+    try:
+        as_probabilities(np.stack(columns, axis=1))
+    except ValueError as error:
+        text = str(error)
+        row = int(text.partition("row ")[2].split()[0].rstrip(","))
+        raise ValueError(
+            text.replace(f"row {row}", f"row {first_row + row}", 1)
+        ) from None
+
+
+def _ids(batch: Any, name: str) -> pd.Series:
+    """Who each row is."""
+    column = batch.column(name)
+    if column.null_count:
+        raise ValueError(f"{name}: found rows without an id; wanted one for each person")
+    return pd.Series(column.to_pandas())
+
+
+def _distinct(batch: Any, name: str) -> tuple[np.ndarray, list[Any]]:
+    """A column as codes of its distinct values; None stands for what is missing."""
+    import pyarrow as pa
+
+    column = batch.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode(null_encoding="encode")
+    names = []
+    for value in column.dictionary.to_pylist():
+        is_missing = isinstance(value, float) and np.isnan(value)
+        names.append(None if is_missing else value)
+    indices = column.indices.cast(pa.int64())
+    if indices.null_count:
+        names.append(None)
+        codes = indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+    else:
+        codes = indices.to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), names
+
+
+def _plain_label(value: Any) -> Any:
+    """Labels that are numbers as integers, texts of integers too."""
+    value = plain(value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        return label_name(value) if value.isdigit() else value
+    return value

@@ -1,0 +1,310 @@
+"""A stream of files and memory agree, faults are named, and counts are kept."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfhelpers import _parquet, control, scale
+from cfhelpers import scores as score_functions
+from cfhelpers.auditing import audit
+from cfhelpers.metrics import METRICS
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def people(seed, n=300, n_classes=3, n_groups=3, ties=False, dtype=np.float64):
+    """Simulated predictions, with ties if wanted; the last group is rare."""
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.ones(n_classes), n)
+    if ties:
+        probs = np.round(probs * 8) + 1
+        probs /= probs.sum(axis=1, keepdims=True)
+    frame = pd.DataFrame(probs.astype(dtype)).add_prefix("p_")
+    frame["label"] = (rng.random((n, 1)) > probs.cumsum(axis=1)).sum(axis=1)
+    frame["label"] = frame["label"].clip(upper=n_classes - 1)
+    names = [f"g{i}" for i in range(n_groups)]
+    shares = np.append(np.ones(n_groups - 1), 0.1)
+    frame["group"] = rng.choice(names, n, p=shares / shares.sum())
+    frame["id"] = [f"person {i}" for i in range(n)]
+    return frame
+
+
+def write(folder, frame, n_files=3):
+    """The frame in several files of different sizes."""
+    folder.mkdir(exist_ok=True)
+    cuts = np.linspace(0, 1, n_files + 1)[1:-1] ** 2 * len(frame)
+    files = []
+    for i, part in enumerate(np.split(np.arange(len(frame)), cuts.astype(int))):
+        files.append(folder / f"part{i}.parquet")
+        frame.iloc[part].to_parquet(files[-1], row_group_size=50 + 30 * i)
+    return files
+
+
+def memory_scores(frame, score, id=None):
+    """Scores of all rows at once."""
+    probs = frame[[name for name in frame if name.startswith("p_")]].to_numpy()
+    if score == "tps":
+        return score_functions.tps(probs)
+    who = np.round(probs.astype(np.float64), 6) if id is None else frame[id]
+    u = score_functions.person_u(who, 0)
+    return getattr(score_functions, score)(probs, u)
+
+
+def assert_same(found, wanted):
+    np.testing.assert_array_equal(found.threshold, wanted.threshold)
+    np.testing.assert_array_equal(found.bound, wanted.bound)
+    np.testing.assert_array_equal(found.smallest_closeness, wanted.smallest_closeness)
+    for name in ("base_threshold", "feasible", "satisfied", "blocking_cells"):
+        assert getattr(found, name) == getattr(wanted, name), name
+    assert found.points_needed == wanted.points_needed
+
+
+CASES = [(0, "tps", False, np.float64), (1, "aps", True, np.float32)]
+CASES += [(2, "raps", False, np.float32), (3, "tps", True, np.float32)]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("seed, score, ties, dtype", CASES)
+def test_a_stream_and_memory_find_the_same(tmp_path, metric, seed, score, ties, dtype):
+    frame = people(seed, ties=ties, dtype=dtype)
+    files = write(tmp_path / "data", frame)
+    names = sorted(frame["group"].unique())
+    declared = ["nobody"] if seed == 3 else []
+    groups = pd.Categorical(frame["group"], categories=[*names, *declared])
+    table = memory_scores(frame, score)
+    closeness = 0.6 if metric == "disparate_impact" else 0.3
+    common = {"score": score, "group_names": declared, "progress": False}
+    common["folder"] = tmp_path / "kept"
+    for guarantee in control.GUARANTEES:
+        options = {"alpha": 0.2, "delta": 0.3, "guarantee": str(guarantee)}
+        if score == "raps" and guarantee != "none":
+            options["grid"] = np.arange(160) / 150
+        for classwise in (False, True):
+            options["classwise"] = classwise
+            wanted = control.find_threshold(
+                table, frame["label"], groups, metric, closeness, **options
+            )
+            found = scale.find_threshold_at_scale(
+                files, metric=metric, closeness=closeness, **options, **common
+            )
+            assert_same(found, wanted)
+            points = control.frontier(table, frame["label"], groups, metric, **options)
+            streamed = scale.frontier_at_scale(files, metric=metric, **options, **common)
+            pd.testing.assert_frame_equal(streamed, points, check_exact=True)
+
+
+@pytest.mark.parametrize("seed, score, ties, dtype", CASES)
+def test_the_audit_of_a_stream_is_that_of_memory(tmp_path, seed, score, ties, dtype):
+    frame = people(seed, ties=ties, dtype=dtype)
+    frame.loc[frame.index % 37 == 0, "group"] = None
+    files = write(tmp_path / "data", frame)
+    table = memory_scores(frame, score, id="id")
+    for threshold in (float(np.quantile(table, 0.6)), [0.3, 0.6, np.inf]):
+        wanted = audit(table, frame["label"], frame["group"], threshold=threshold)
+        found = scale.audit_at_scale(
+            files, threshold=threshold, score=score, id="id", folder=tmp_path / "kept"
+        )
+        pd.testing.assert_frame_equal(found.table, wanted.table)
+        pd.testing.assert_frame_equal(found.disparities, wanted.disparities)
+        pd.testing.assert_frame_equal(found.sizes, wanted.sizes)
+
+
+def test_unlabelled_files_count_for_demographic_parity(tmp_path):
+    frame = people(5)
+    more = people(6).drop(columns="label")
+    more.loc[:3, "group"] = "only here"
+    files = write(tmp_path / "data", frame)
+    others = write(tmp_path / "more", more, 2)
+    scores = memory_scores(frame, "tps")
+    unlabelled = (memory_scores(more, "tps"), more["group"])
+    for metric in ("demographic_parity", "disparate_impact"):
+        wanted = control.find_threshold(
+            scores, frame["label"], frame["group"], metric, 0.6, unlabelled=unlabelled
+        )
+        found = scale.find_threshold_at_scale(
+            files, metric=metric, closeness=0.6, unlabelled=others, folder=tmp_path / "k"
+        )
+        assert_same(found, wanted)
+
+
+@pytest.fixture
+def counted_files(monkeypatch):
+    """The names of the files that are counted, in order."""
+    names = []
+    count = scale.count_file
+
+    def noting(path, layout, edges, is_noted, rows=None):
+        if rows is None:
+            names.append(path.name)
+        return count(path, layout, edges, is_noted, rows)
+
+    monkeypatch.setattr(scale, "count_file", noting)
+    return names
+
+
+def test_kept_counts_are_used_and_a_changed_file_is_counted_again(
+    tmp_path, counted_files
+):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    first = scale.audit_at_scale(files, **options)
+    assert sorted(counted_files) == ["part0.parquet", "part1.parquet", "part2.parquet"]
+    again = scale.audit_at_scale(files, **options)
+    pd.testing.assert_frame_equal(first.table, again.table)
+    assert len(counted_files) == 3
+    people(9, n=40).to_parquet(files[1])
+    scale.audit_at_scale(files, **options)
+    assert counted_files[3:] == ["part1.parquet"]
+
+
+def test_a_run_that_stopped_goes_on_where_it_was(tmp_path, counted_files):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+
+    def stops_after_two(function, items):
+        for item in items[:2]:
+            yield function(item)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scale.audit_at_scale(files, executor=stops_after_two, **options)
+    found = scale.audit_at_scale(files, executor=map, **options)
+    assert counted_files == ["part0.parquet", "part1.parquet", "part2.parquet"]
+    assert found.sizes["count"].sum() == 300
+
+
+def test_a_damaged_page_is_named_and_the_other_files_are_kept(tmp_path, counted_files):
+    files = write(tmp_path / "data", people(0))
+    whole = files[1].read_bytes()
+    files[1].write_bytes(b"PAR1" + bytes(len(whole) // 3) + whole[4 + len(whole) // 3 :])
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with pytest.raises(ValueError, match=r"part1.parquet"):
+        scale.audit_at_scale(files, **options)
+    files[1].write_bytes(whole)
+    scale.audit_at_scale(files, **options)
+    assert counted_files.count("part1.parquet") == 2
+    assert len(counted_files) == 4
+
+
+def test_faults_are_told_in_a_sentence(tmp_path, monkeypatch):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with pytest.raises(ValueError, match=r"there is no file .*missing.parquet"):
+        scale.audit_at_scale([*files, tmp_path / "missing.parquet"], **options)
+    with pytest.raises(ValueError, match=r"part0.parquet' twice"):
+        scale.audit_at_scale([*files, files[0]], **options)
+    other = tmp_path / "other.parquet"
+    people(0).drop(columns="p_1").to_parquet(other)
+    with pytest.raises(ValueError, match=r"other.parquet' has no column 'p_1'"):
+        scale.audit_at_scale([*files, other], **options)
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(files[0].read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"cut.parquet' is damaged"):
+        scale.audit_at_scale([*files, cut], **options)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scale._cache, "store", full)
+    with pytest.raises(ValueError, match=r"no space left to keep the counts of"):
+        scale.audit_at_scale(files, **options)
+
+
+def test_missing_numbers_and_unknown_labels_are_named_by_file_and_row(tmp_path):
+    frame = people(0)
+    frame.loc[250, "p_1"] = np.nan
+    files = write(tmp_path / "data", frame)
+    with pytest.raises(ValueError, match=r"part2.parquet': p_1: row \d+ is missing"):
+        scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
+    frame = people(0)
+    frame.loc[3, "label"] = 7
+    files = write(tmp_path / "data", frame)
+    with pytest.raises(ValueError, match=r"label: found 7 in row 3; wanted one of 0, 1"):
+        scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
+
+
+def test_storage_types_and_empty_files_do_not_matter(tmp_path):
+    import pyarrow as pa
+
+    frame = people(4)
+    frame.loc[290:, "group"] = "None"
+    files = write(tmp_path / "data", frame)
+    table = pa.Table.from_pandas(pd.read_parquet(files[1]), preserve_index=False)
+    place = table.column_names.index
+    table = table.set_column(
+        place("label"), "label", table["label"].cast(pa.int8())
+    ).set_column(place("group"), "group", table["group"].cast(pa.large_string()))
+    pq.write_table(table, files[1])
+    coded = pa.Table.from_pandas(pd.read_parquet(files[2]), preserve_index=False)
+    coded = coded.set_column(place("group"), "group", coded["group"].dictionary_encode())
+    pq.write_table(coded, files[2])
+    empty = tmp_path / "data" / "empty.parquet"
+    frame.iloc[:0].to_parquet(empty)
+    wanted = audit(
+        memory_scores(frame, "tps"), frame["label"], frame["group"], threshold=0.5
+    )
+    found = scale.audit_at_scale([empty, *files], threshold=0.5, folder=tmp_path / "k")
+    pd.testing.assert_frame_equal(found.table, wanted.table)
+    assert "None" in found.sizes.index
+
+
+QUERY = """
+SELECT label, label = true_label AS true_label, "group",
+       CASE WHEN score > 1 THEN 'inf'::DOUBLE ELSE ceil(1024 * score) / 1024 END AS score,
+       count(*) AS n
+FROM (
+    SELECT "group", label AS true_label,
+           unnest([0, 1, 2]) AS label,
+           unnest([1 - p_0, 1 - p_1, 1 - p_2]) AS score
+    FROM read_parquet('{files}')
+)
+GROUP BY ALL
+"""
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_query_of_a_warehouse_gives_the_same(tmp_path, metric):
+    duckdb = pytest.importorskip("duckdb")
+    frame = people(8, n=2_000)
+    files = write(tmp_path / "data", frame)
+    edges = np.arange(1025) / 1024
+    table = duckdb.sql(QUERY.format(files=tmp_path / "data" / "*.parquet")).df()
+    found = scale.from_counts(table, edges=edges)
+    by_hand = sum(
+        (scale.counts(file, edges=edges) for file in files[1:]),
+        scale.counts(files[0], edges=edges),
+    )
+    np.testing.assert_array_equal(
+        found.counted.counts, by_hand.with_groups(found.counted.group_names).counts
+    )
+    rounded = np.ceil(memory_scores(frame, "tps") * 1024) / 1024
+    closeness = 0.6 if metric == "disparate_impact" else 0.2
+    for guarantee in control.GUARANTEES:
+        for classwise in (False, True):
+            options = {"classwise": classwise, "guarantee": str(guarantee)}
+            memory = dict(options)
+            if guarantee != "none":
+                memory["grid"] = edges
+            who = (rounded, frame["label"], frame["group"], metric)
+            wanted = control.find_threshold(*who, closeness, **memory)
+            assert_same(found.find_threshold(metric, closeness, **options), wanted)
+            pd.testing.assert_frame_equal(
+                found.frontier(metric, **options), control.frontier(*who, **memory)
+            )
+    wanted = audit(rounded, frame["label"], frame["group"], metric, threshold=0.75)
+    pd.testing.assert_frame_equal(found.audit(0.75, metric).table, wanted.table)
+
+
+def test_a_guarantee_from_counts_needs_bins_fixed_beforehand():
+    rows = pd.DataFrame(
+        {"label": [0, 1], "true_label": [True, False], "group": "a", "score": 0.5, "n": 9}
+    )
+    with pytest.raises(ValueError, match=r"fixed without the calibration data"):
+        scale.from_counts(rows).find_threshold(
+            "equal_opportunity", guarantee="fixed-sequence"
+        )
+
+
+def test_layout_reads_labels_by_name():
+    assert _parquet.label_name("p_yes") == "yes"
+    assert _parquet.label_name("score_3") == 3
