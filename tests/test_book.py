@@ -3,6 +3,7 @@
 Every link leads somewhere.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -175,6 +176,15 @@ def test_the_api_page_has_the_public_names(site):
     )
     assert {f"cfhelpers.{name}" for name in wanted.split()} <= anchors
     assert not any("._checks" in anchor for anchor in anchors)
+
+
+def test_the_api_page_names_every_public_module_once_and_the_classifier_first():
+    modules = re.findall(r"automodule:: (\S+)", book.api())
+    assert modules[0] == "cfhelpers.predictor"
+    assert len(modules) == len(set(modules))
+    assert {"cfhelpers.scores", "cfhelpers.datasets.credit"} <= set(modules)
+    for name in modules:
+        assert importlib.util.find_spec(name), name
 
 
 @pytest.mark.slow

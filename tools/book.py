@@ -7,6 +7,7 @@ fetched, neither when the book is built nor when it is read.
 
 import argparse
 import importlib.util
+import itertools
 import pkgutil
 import re
 import shutil
@@ -31,7 +32,29 @@ API_TITLE = """API
 
 The module ``cfhelpers``, from its docstrings. Arrays in, arrays or small frozen
 dataclasses out; lists, pandas objects and torch CPU tensors are accepted wherever an
-array is.
+array is. Sections follow the task: what one deploys comes first.
+"""
+# What people come for, in the order in which they do; modules that are not named follow.
+API_TASKS = {
+    "Serve fair prediction sets": ["cfhelpers.predictor"],
+    "Audit predictions": [
+        "cfhelpers.auditing.statistics",
+        "cfhelpers.auditing.files",
+        "cfhelpers.auditing.report",
+    ],
+    "Search for a threshold": ["cfhelpers.control", "cfhelpers.bounds"],
+    "Measure fairness": ["cfhelpers.fairness", "cfhelpers.metrics", "cfhelpers.cells"],
+    "Build prediction sets": [
+        "cfhelpers.conformal",
+        "cfhelpers.scores",
+        "cfhelpers.groups",
+    ],
+    "Draw": ["cfhelpers.plots"],
+}
+API_OTHERS = "Everything else"
+API_TASK = """
+{name}
+{line}
 """
 API_SECTION = """
 {name}
@@ -143,13 +166,17 @@ def index(root: Path, lessons: list[Path], exercises: list[Path]) -> str:
 
 
 def api() -> str:
-    """A page with every public module, from its docstrings."""
+    """A page with every public module, from its docstrings, by task."""
     spec = importlib.util.find_spec("cfhelpers")
     found = pkgutil.walk_packages(spec.submodule_search_locations, "cfhelpers.")
     names = [module.name for module in found if not re.search(r"\._", module.name)]
+    named = list(itertools.chain.from_iterable(API_TASKS.values()))
+    others = [name for name in names if name not in named]
     text = API_TITLE
-    for name in names:
-        text += API_SECTION.format(name=name, line="-" * len(name))
+    for task, modules in (API_TASKS | {API_OTHERS: others}).items():
+        text += API_TASK.format(name=task, line="-" * len(task))
+        for name in modules:
+            text += API_SECTION.format(name=name, line="~" * len(name))
     return text
 
 
