@@ -49,7 +49,7 @@ def use_style() -> None:
     mpl.rcParams.update(
         {
             "figure.figsize": (7.0, 4.0),
-            "figure.dpi": 80,
+            "figure.dpi": 120,
             "figure.constrained_layout.use": True,
             "savefig.dpi": 160,
             "axes.titlesize": 12,
@@ -167,6 +167,7 @@ def price_of_fairness(
     frontiers: Mapping[str, list[pd.DataFrame]],
     outcomes: pd.DataFrame,
     title: str = "",
+    constant: float | None = None,
 ) -> Figure:
     """Left: mean set size against c. Right: the gaps that new people get.
 
@@ -178,6 +179,8 @@ def price_of_fairness(
         Columns rule (a guarantee), c and gap. The medians of the gaps are drawn, and the
         range from the 10th to the 90th percentile.
     title : str
+    constant : float, optional
+        The size of the constant answer: the same labels for everyone. Drawn as a line.
 
     Returns
     -------
@@ -195,6 +198,8 @@ def price_of_fairness(
     fig, (cost, gain) = plt.subplots(1, 2, figsize=(8.4, 4.2))
     widest = 1.08 * outcomes["c"].max()
     _draw_costs(cost, frontiers, widest)
+    if constant is not None:
+        _draw_constant_answer(cost, constant, widest)
     _draw_gains(gain, list(frontiers), outcomes, widest)
     for ax in (cost, gain):
         ax.set_xlabel("largest gap allowed, c     (stricter: to the left)")
@@ -241,6 +246,15 @@ def _draw_costs(
         ylabel="labels in a set, on average",
         xlim=(0, widest),
     )
+
+
+def _draw_constant_answer(ax: Axes, size: float, widest: float) -> None:
+    """A line at the size of the constant answer, and room for its name."""
+    ax.axhline(size, color="0.35", lw=1.2, ls="-.")
+    name = f"{size:.1f}: the constant answer says as much"
+    ax.text(widest, size, name, color="0.35", va="bottom", ha="right", fontsize=10)
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, max(top, size + 0.35 * (size - bottom)))
 
 
 def _draw_gains(
