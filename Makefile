@@ -21,7 +21,7 @@ REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.m
 # Numba compiles the search once per machine, before anything is timed or checked.
 COMPILE := -c "from cfhelpers import _sweep; _sweep.warm_up()"
 
-.PHONY: all paper test quick-test lint style compiled format notebooks exercises book lab bench clean help
+.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab bench clean help
 .DELETE_ON_ERROR:
 
 all: compiled  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
@@ -64,6 +64,9 @@ exercises: compiled  ## make the exercises anew from the solutions, by nbgrader
 book: $(READY)  ## the notebooks as a web site in build/book/html, to be read without a network
 	$(BIN)/python tools/book.py
 
+slides: compiled  ## two decks in build/slides, of 90 and of 20 minutes: offline HTML, and PDF where there is a Chromium
+	$(BIN)/python tools/slides.py
+
 lab: compiled  ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
@@ -72,8 +75,8 @@ bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP and fairlearn, in an
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
 	$(BENCH)/bin/python benchmarks/audit.py
 
-clean:  ## remove the environments, the executed copies and the book
-	rm -rf $(VENV) $(BENCH) .snakemake results/notebooks build/book
+clean:  ## remove the environments, the executed copies, the book and the slides
+	rm -rf $(VENV) $(BENCH) .snakemake results/notebooks build/book build/slides
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
