@@ -23,9 +23,7 @@ ADDRESS = "https://github.com/owner/fair-sets"
 def copy(root, tmp_path):
     """A copy of what the badges touch and what the notebooks need."""
     for name in ("notebooks", "cfhelpers", "results", "docs", "figures"):
-        ignored = shutil.ignore_patterns(
-            "__pycache__", "*.pdf", ".*", "solutions", "exercises"
-        )
+        ignored = shutil.ignore_patterns("__pycache__", "*.pdf", ".*", "solutions")
         shutil.copytree(root / name, tmp_path / "copy" / name, ignore=ignored)
     for name in ("README.md", "pyproject.toml"):
         shutil.copy(root / name, tmp_path / "copy" / name)

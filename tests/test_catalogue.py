@@ -101,7 +101,10 @@ def check_missing(root):
 
 
 def check_strays(root):
-    """No file in figures/ or results/tables/ that the catalogue does not know."""
+    """No file in figures/ or results/tables/ that the catalogue does not know.
+
+    The README's first picture is made by a tool, held by test_first_picture.py.
+    """
     found = [
         path
         for folder in runs.FOLDERS.values()
@@ -113,6 +116,7 @@ def check_strays(root):
         for path in found
         if not path.name.startswith(".")
     }
+    names.discard("figures/readme/who_is_left_out.png")
     return [
         f"{name} is not in the catalogue"
         for name in sorted(names - {*wanted_files(root), "figures/README.md"})
@@ -214,6 +218,7 @@ BROKEN = {
         check_strays,
         new("figures/paper/price_of_fairness.png"),
     ),
+    "the first picture elsewhere": (check_strays, new("figures/who_is_left_out.png")),
     "a file of another type": (check_strays, new("figures/fig1_acs_income.svg")),
 }
 

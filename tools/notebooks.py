@@ -30,7 +30,8 @@ KERNELSPEC = {
 QUIET = ["--IPKernelApp.log_level=50"]
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
-KEPT_METADATA = ("tags", "nbgrader")
+# "jupyter" says that JupyterLab shows a cell folded.
+KEPT_METADATA = ("tags", "nbgrader", "jupyter")
 TEX = {
     r"\hat q": "q̂",
     r"\tilde y": "ỹ",

@@ -1,16 +1,35 @@
-"""Print the texture of the module's code beside scikit-learn's.
+"""Print the texture of the module's code, or of the lessons, beside their models'.
 
-Per 100 statements: parallel assignments (`a, b = x, y`), conditional expressions
-(`a if b else c`), comprehensions. Then line lengths and functions longer than a screen.
+The module, beside scikit-learn's. Per 100 statements: parallel assignments
+(`a, b = x, y`), conditional expressions (`a if b else c`), comprehensions. Then line
+lengths and functions longer than a screen.
+
+The lessons (`--lessons`), beside three courses. Nothing of a notebook is left out:
+cells            all cells, of every kind, folded ones and the last one too;
+words            pieces of text between blanks that hold a letter, in all Markdown cells,
+                 tables, formulas and folded parts included;
+code lines       lines of a code cell that are not blank, comments included: the 50th and
+                 the 90th percentile over all code cells;
+line length      characters of a code line that is not blank: the same percentiles;
+comprehensions   list, set, dict comprehensions and generator expressions per 100 code
+                 lines that are not blank;
+diagrams         different public functions of cfhelpers.diagrams that are called in a
+                 cell below which a figure is stored;
+literature       different links in Markdown cells to a host in LITERATURE.
 """
 
 import argparse
 import ast
 import importlib.util
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import nbformat
 
 ROOT = Path(__file__).resolve().parents[1]
 SCREEN = 60  # lines
@@ -106,12 +125,163 @@ def models() -> list[Path]:
     return [folder / "isotonic.py", folder / "calibration.py"]
 
 
+LESSONS = ("00", "01", "02", "03", "04", "05")
+PATH = ("00", "01", "02", "04", "05")  # what a student reads
+LITERATURE = (
+    "doi.org",
+    "arxiv.org",
+    "openreview.net",
+    "proceedings.mlr.press",
+    "proceedings.neurips.cc",
+    "papers.nips.cc",
+    "jmlr.org",
+    "jstor.org",
+    "projecteuclid.org",
+    "link.springer.com",
+    "alrw.net",
+    "iclr.cc",
+    "fairmlbook.org",
+)
+# Cells per notebook, line length p50 and p90, comprehensions per 100 lines, diagrams per
+# notebook; the first also has slides.
+MODEL_LESSONS = {
+    "scikit-learn-mooc": (17, 33, 65, 1, 0.2),
+    "LLMs-from-scratch": (135, 37, 71, 1, 19),
+    "conformal-prediction": (10, 39, 89, 2, 1),
+}
+LINK = re.compile(r"https?://[^\s)>\]\"']+")
+
+
+class LessonTexture(NamedTuple):
+    """What was counted in some notebooks; the docstring of this file says how."""
+
+    cells: list[int]
+    words: int
+    code_lines: list[int]
+    lengths: list[int]
+    comprehensions: int
+    diagrams: set[str]
+    literature: set[str]
+
+    def per_hundred(self) -> float:
+        """Comprehensions per 100 code lines."""
+        return 100 * self.comprehensions / max(1, len(self.lengths))
+
+
+def percentile(values: list[int], percent: int) -> float:
+    """The value that this percentage of the values does not exceed."""
+    if len(values) < 2:
+        return sum(values)
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def is_literature(link: str) -> bool:
+    """Whether a link leads to a host of LITERATURE."""
+    host = urlsplit(link).netloc.lower()
+    return any(host == name or host.endswith(f".{name}") for name in LITERATURE)
+
+
+def called_names(tree: ast.AST) -> set[str]:
+    """The names of the functions that some code calls."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            names.add(getattr(node.func, "attr", getattr(node.func, "id", "")))
+    return names
+
+
+def drawing_functions(folder: Path = ROOT / "cfhelpers" / "diagrams") -> set[str]:
+    """The public functions of cfhelpers.diagrams."""
+    names = set()
+    for file in sorted(folder.glob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, FUNCTIONS) and not node.name.startswith("_"):
+                names.add(node.name)
+    return names
+
+
+def shows_a_figure(cell) -> bool:
+    """Whether a figure is stored below a cell."""
+    kinds = [kind for output in cell.outputs for kind in output.get("data", {})]
+    return any(kind.startswith("image/") for kind in kinds)
+
+
+def lesson_texture(files: Iterable[Path]) -> LessonTexture:
+    """The texture of some notebooks taken together."""
+    cells, code_lines, lengths = [], [], []
+    diagrams, literature = set(), set()
+    words = comprehensions = 0
+    drawing = drawing_functions()
+    for file in files:
+        notebook = nbformat.read(file, as_version=4)
+        cells.append(len(notebook.cells))
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                words += len(re.findall(r"\S*[^\W\d_]\S*", cell.source))
+                literature |= set(filter(is_literature, LINK.findall(cell.source)))
+            if cell.cell_type == "code":
+                lines = [line for line in cell.source.splitlines() if line.strip()]
+                code_lines.append(len(lines))
+                lengths += map(len, lines)
+                tree = ast.parse(re.sub(r"^[%!].*$", "", cell.source, flags=re.M))
+                found = [isinstance(node, COMPREHENSIONS) for node in ast.walk(tree)]
+                comprehensions += sum(found)
+                if shows_a_figure(cell):
+                    diagrams |= called_names(tree) & drawing
+    return LessonTexture(
+        cells, words, code_lines, lengths, comprehensions, diagrams, literature
+    )
+
+
+def lesson_files(numbers: Iterable[str] = LESSONS, root: Path = ROOT) -> list[Path]:
+    """The notebooks with these numbers."""
+    return [next((root / "notebooks").glob(f"{number}_*.ipynb")) for number in numbers]
+
+
+def lesson_row(name: str, texture: LessonTexture) -> str:
+    """One line of the lessons' table."""
+    mean_cells = sum(texture.cells) / len(texture.cells)
+    return (
+        f"{name:28}{mean_cells:7.0f}{texture.words:7}"
+        f"{percentile(texture.code_lines, 50):7.0f}"
+        f"{percentile(texture.code_lines, 90):5.0f}"
+        f"{percentile(texture.lengths, 50):8.0f}{percentile(texture.lengths, 90):5.0f}"
+        f"{texture.per_hundred():15.1f}{len(texture.diagrams):9}"
+        f"{len(texture.literature):11}"
+    )
+
+
+def print_lessons(root: Path = ROOT) -> None:
+    """The lessons' table: each, the path together, the models."""
+    print(
+        f"{'':28}{'cells':>7}{'words':>7}{'lines':>7}{'p90':>5}{'length':>8}{'p90':>5}"
+        f"{'comprehensions':>15}{'diagrams':>9}{'literature':>11}"
+    )
+    for file in lesson_files(root=root):
+        print(lesson_row(file.stem, lesson_texture([file])))
+    print(
+        lesson_row("the path " + " ".join(PATH), lesson_texture(lesson_files(PATH, root)))
+    )
+    print(lesson_row("all six", lesson_texture(lesson_files(root=root))))
+    for name, (cells, p50, p90, comprehensions, diagrams) in MODEL_LESSONS.items():
+        blank = "–"
+        print(
+            f"{name:28}{cells:7}{blank:>7}{blank:>7}{blank:>5}{p50:8}{p90:5}"
+            f"{comprehensions:15}{diagrams:9}{blank:>11}"
+        )
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: `texture.py [--files] [folder]`."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Command line: `texture.py [--files] [folder]`, or `texture.py --lessons`."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--lessons", action="store_true", help="the notebooks 00 to 05")
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "cfhelpers")
     parser.add_argument("--files", action="store_true", help="a row for every file too")
     options = parser.parse_args(arguments)
+    if options.lessons:
+        print_lessons()
+        return
     files = sorted(options.folder.resolve().rglob("*.py"))
     print(HEADER)
     if options.files:
