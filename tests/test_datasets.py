@@ -33,10 +33,10 @@ from cfhelpers.datasets.acs import RACES
 from cfhelpers.datasets.credit import (
     GRAPHS,
     SCALED,
-    _bundled,
     derive,
     fit_probabilities,
     similarity_edges,
+    uci_table,
 )
 from cfhelpers.datasets.populations import Truth, nine_groups, two_groups
 from cfhelpers.fairness import METRICS as FAIRNESS_METRICS
@@ -59,14 +59,25 @@ def make_dataset(groups, y, label_names=("no", "yes")):
     )
 
 
+def test_the_bundled_credit_data_are_read_without_parquet():
+    code = """
+import sys
+sys.modules["pyarrow"] = None
+from cfhelpers import load_dataset
+from cfhelpers.datasets import credit_probabilities
+assert len(load_dataset("credit")) == len(credit_probabilities()[0]) == 30_000
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_uci_table_is_complete():
-    table = _bundled("uci_credit.parquet")
+    table = uci_table()
     assert table.shape == (30_000, 25)
     assert table["ID"].tolist() == list(range(1, 30_001))
 
 
 def test_derived_credit_table_has_the_known_checksum():
-    derived = derive(_bundled("uci_credit.parquet"))
+    derived = derive(uci_table())
     assert (
         hashlib.sha256(
             derived.to_csv(index=False, lineterminator="\n").encode()
@@ -77,7 +88,7 @@ def test_derived_credit_table_has_the_known_checksum():
 
 def test_derived_credit_table_is_the_published_one(shared):
     published = pd.read_csv(shared / "data/credit/credit_nifty.csv")
-    pd.testing.assert_frame_equal(derive(_bundled("uci_credit.parquet")), published)
+    pd.testing.assert_frame_equal(derive(uci_table()), published)
 
 
 def test_credit_has_the_papers_counts(credit):
@@ -168,7 +179,7 @@ def published_rule(table, left_out, share, most):
 
 @pytest.mark.parametrize("share, most", [(0.7, 200), (0.3, 20), (0.9, 3)])
 def test_similarity_edges_follow_the_rule(share, most):
-    table = derive(_bundled("uci_credit.parquet")).sample(600, random_state=1)
+    table = derive(uci_table()).sample(600, random_state=1)
     table = pd.concat([table, table.head(5)])  # twins at distance 0
     edges = similarity_edges(table, GRAPHS["published"], share=share, most=most)
     assert set(map(tuple, edges.T.tolist())) == published_rule(
@@ -177,7 +188,7 @@ def test_similarity_edges_follow_the_rule(share, most):
 
 
 def test_the_graph_without_the_target_knows_nothing_of_the_target():
-    table = derive(_bundled("uci_credit.parquet")).head(1_500)
+    table = derive(uci_table()).head(1_500)
     other = table.assign(
         EducationLevel=table["EducationLevel"].sample(frac=1, random_state=0).to_numpy()
     )
@@ -195,9 +206,7 @@ def test_credit_is_read_from_a_local_folder(caches, monkeypatch, credit):
     with pytest.raises(FileNotFoundError, match="credit: not found"):
         load_dataset("credit", "local")
     (caches / "credit").mkdir()
-    _bundled("uci_credit.parquet").to_csv(
-        caches / "credit/uci_credit_card.csv", index=False
-    )
+    uci_table().to_csv(caches / "credit/uci_credit_card.csv", index=False)
     local = load_dataset("credit", "local")
     pd.testing.assert_frame_equal(local.X, credit.X)
     assert local.source == "local"

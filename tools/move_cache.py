@@ -90,7 +90,7 @@ def read_edges(path: Path) -> Stored | None:
 
 def credit_table() -> pd.DataFrame:
     """The table that Credit's graphs are built from."""
-    return credit.derive(credit._bundled("uci_credit.parquet"))
+    return credit.derive(credit.uci_table())
 
 
 def difference(stored: Stored) -> float | None:

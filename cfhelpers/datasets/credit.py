@@ -85,7 +85,7 @@ def load(
     if chosen_source == Source.LOCAL:
         uci = pd.read_csv(_local_file())
     else:
-        uci = _bundled("uci_credit.parquet")
+        uci = uci_table()
     table = derive(uci)
     columns = {
         "age": np.where(uci["AGE"] < 25, "under 25", "25 or older"),
@@ -119,9 +119,27 @@ def load(
 
 
 def _bundled(name: str) -> pd.DataFrame:
-    """A table that is shipped with the package."""
-    with as_file(files("cfhelpers.datasets") / name) as path:
-        return pd.read_parquet(path)
+    """A table that is shipped with the package: an array per column."""
+    with (
+        as_file(files("cfhelpers.datasets") / name) as path,
+        np.load(path, allow_pickle=False) as columns,
+    ):
+        return pd.DataFrame({column: columns[column] for column in columns})
+
+
+def uci_table() -> pd.DataFrame:
+    """The UCI table as it is shipped with the package.
+
+    Returns
+    -------
+    DataFrame of integers (30000, 25)
+
+    Examples
+    --------
+    >>> uci_table()["AGE"].head(3).tolist()
+    [24, 26, 34]
+    """
+    return _bundled("uci_credit.npz")
 
 
 def _local_file() -> Path:
@@ -149,7 +167,7 @@ def derive(uci: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> derive(_bundled("uci_credit.parquet"))["MostRecentBillAmount"].head(3).tolist()
+    >>> derive(uci_table())["MostRecentBillAmount"].head(3).tolist()
     [120, 80, 890]
     """
     bills = _us_dollars(uci.filter(regex="^BILL_AMT"))
@@ -214,7 +232,7 @@ def similarity_edges(
 
     Examples
     --------
-    >>> table = derive(_bundled("uci_credit.parquet")).head(6)
+    >>> table = derive(uci_table()).head(6)
     >>> similarity_edges(table, GRAPHS["published"], share=0.9).tolist()
     [[0, 0, 1, 2, 3], [1, 2, 2, 4, 5]]
     """
@@ -270,7 +288,7 @@ def credit_probabilities() -> tuple[np.ndarray, np.ndarray]:
     >>> probabilities[0].round(2)
     array([0.  , 0.13, 0.55, 0.32], dtype=float32)
     """
-    stored = _bundled("credit_probabilities.parquet").to_numpy(dtype=np.int64)
+    stored = _bundled("credit_probabilities.npz").to_numpy(dtype=np.int64)
     last = UNIT - stored.sum(axis=1)
     probabilities = np.column_stack([stored, last]) / UNIT
     return probabilities.astype(np.float32), split(load(), seed=0)
@@ -297,9 +315,10 @@ def write_probabilities() -> None:
     """Fit the plain model and rewrite the file that the package ships."""
     units = np.round(fit_probabilities()[:, :-1] * UNIT).astype(np.int32)
     frame = pd.DataFrame(units, columns=list(LABEL_NAMES[:-1]))
-    path = Path(__file__).with_name("credit_probabilities.parquet")
+    path = Path(__file__).with_name("credit_probabilities.npz")
+    columns = {name: frame[name].to_numpy() for name in frame}
     with paths.atomic_write(path) as partial:
-        frame.to_parquet(partial, index=False, compression="zstd", use_dictionary=False)
+        np.savez_compressed(partial, **columns)
 
 
 if __name__ == "__main__":
