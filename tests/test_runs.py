@@ -3,7 +3,6 @@
 Failures are told, and what was killed goes on where it stopped.
 """
 
-import fcntl
 import os
 import random
 import re
@@ -18,6 +17,7 @@ import pandas as pd
 import pytest
 import runs
 import yaml
+from filelock import FileLock
 from nbformat.v4 import new_code_cell, new_notebook
 
 import notebooks as tool
@@ -376,8 +376,7 @@ def test_a_notebook_that_does_not_write_what_it_must_fails(tmp_path):
 
 @pytest.mark.slow
 def test_a_second_run_waits_for_the_first(finished):
-    with open(finished / ".snakemake" / "at_work", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(finished / ".snakemake" / "at_work"):
         second = subprocess.Popen(
             **command(finished, "quick"), stderr=subprocess.PIPE, text=True
         )

@@ -7,7 +7,6 @@ Snakemake's.
 """
 
 import csv
-import fcntl
 import os
 import re
 import sys
@@ -227,6 +226,7 @@ def main(arguments: list[str]) -> None:
 
     A second run in the same folder waits for the first.
     """
+    from filelock import FileLock, Timeout
     from snakemake.cli import main as snakemake
     from snakemake.logging import logger
 
@@ -238,17 +238,18 @@ def main(arguments: list[str]) -> None:
     except ValueError as error:
         sys.exit(str(error))
     Path(".snakemake").mkdir(exist_ok=True)
-    # The lock is held until this process ends, however it ends.
-    with open(".snakemake/at_work", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(
-                "Another run is at work in this folder; waiting for it.",
-                file=sys.stderr,
-                flush=True,
-            )
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    # The system releases the lock when this process ends, however it ends.
+    lock = FileLock(".snakemake/at_work")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        print(
+            "Another run is at work in this folder; waiting for it.",
+            file=sys.stderr,
+            flush=True,
+        )
+        lock.acquire()
+    with lock:
         clear()
         renew(runs)
         try:
