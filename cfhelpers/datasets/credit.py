@@ -316,9 +316,9 @@ def write_probabilities() -> None:
     units = np.round(fit_probabilities()[:, :-1] * UNIT).astype(np.int32)
     frame = pd.DataFrame(units, columns=list(LABEL_NAMES[:-1]))
     path = Path(__file__).with_name("credit_probabilities.npz")
-    columns = {name: frame[name].to_numpy() for name in frame}
+    columns = {str(name): frame[name].to_numpy() for name in frame}
     with paths.atomic_write(path) as partial:
-        np.savez_compressed(partial, **columns)
+        np.savez_compressed(partial, allow_pickle=False, **columns)
 
 
 if __name__ == "__main__":
