@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
@@ -67,8 +68,9 @@ book: $(READY)  ## the notebooks as a web site in build/book/html, to be read wi
 slides: compiled  ## two decks in build/slides, of 90 and of 20 minutes: offline HTML, and PDF where there is a Chromium
 	$(BIN)/python tools/slides.py
 
-lab: compiled  ## open JupyterLab at the first notebook
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+lab: $(LIGHT)  ## open JupyterLab at the first notebook; installs what lessons 00 to 05 need, not torch or Ray
+	@$(BIN)/python $(COMPILE)
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" notebooks/00_start_here.ipynb
 
 bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP and fairlearn, in an environment of its own
 	@$(BENCH)/bin/python $(COMPILE)
@@ -82,10 +84,14 @@ help:  ## list these targets
 	@grep -E '^[a-z-]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
 		while IFS='|' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
-$(READY): pyproject.toml constraints.txt
+$(LIGHT): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		f"Python 3.11 or later is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'
+	@touch $@
+
+$(READY): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --editable '.[study,test,book,course,browser]'
 	@$(BIN)/jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true  # menus for graders
 	@touch $@
