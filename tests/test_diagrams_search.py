@@ -52,6 +52,15 @@ def test_the_title_counts_the_pieces_that_pass(gaps, pieces):
     assert f"form {pieces} piece" in fig.axes[0].get_title()
 
 
+def test_a_single_step_that_passes_is_filled_and_so_is_the_last():
+    fig = search.gap_steps([0.8, 0.85, 0.9, 1.0], [0.3, 0.1, 0.3, 0.2], 0.25, 0.85)
+    shown(fig)
+    (bars,) = fig.axes[0].containers
+    edges = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
+    assert edges == [pytest.approx((0.85, 0.9)), pytest.approx((1.0, 1.02))]
+    assert [bar.get_height() for bar in bars] == [0.1, 0.2]
+
+
 def test_a_probe_stands_on_the_gap_and_has_its_number():
     fig = search.gap_steps([0.8, 0.9, 0.95], [0.3, 0.1, 0.2], 0.15, 0.9, [0.95, 0.8])
     assert shown(fig) == ["1", "2"]

@@ -81,6 +81,9 @@ def test_the_marks_on_the_stairs_are_the_scores(u):
     assert np.allclose(marks, wanted[[1, 2, 0]])
     ticks = [tick.get_text() for tick in fig.axes[0].get_xticklabels()]
     assert ticks == ["school", "college", "none"]
+    bars = [bar.get_facecolor()[:3] for bar in fig.axes[0].patches]
+    inside = matplotlib.colors.to_rgb(sets.INSIDE)
+    assert [color == inside for color in bars] == (marks <= 0.8).tolist()
 
 
 def test_the_range_beside_the_law_holds_nine_in_ten():

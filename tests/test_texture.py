@@ -82,35 +82,19 @@ def test_the_lessons_stand_beside_their_models(capsys):
         assert f"\n{name}" in printed
 
 
-# Lessons that still have their first form. What they owe is marked: a test that passes
-# while it is marked is an error, so that the mark goes with the reason.
-FIRST_FORM = ("04",)
-owed = pytest.mark.xfail(strict=True, reason="04 has its first form")
-
-
-def numbers(chosen):
-    marked = []
-    for number in chosen:
-        marks = [owed] if number in FIRST_FORM else []
-        marked.append(pytest.param(number, marks=marks))
-    return marked
-
-
 PATH_TEXTURE = texture.lesson_texture(texture.lesson_files(texture.PATH))
 
 
-@pytest.mark.parametrize("number", numbers(texture.PATH))
+@pytest.mark.parametrize("number", texture.PATH)
 def test_a_lesson_on_the_path_has_at_most_45_cells(number):
     (cells,) = texture.lesson_texture(texture.lesson_files([number])).cells
     assert cells <= 45
 
 
-@owed
 def test_the_path_is_read_in_at_most_8000_words():
     assert PATH_TEXTURE.words <= 8000
 
 
-@owed
 def test_a_cell_of_code_is_short_and_its_lines_are():
     assert texture.percentile(PATH_TEXTURE.code_lines, 50) <= 5
     assert texture.percentile(PATH_TEXTURE.code_lines, 90) <= 12
@@ -126,6 +110,6 @@ def test_ideas_are_drawn():
     assert len(drawn) >= 8, sorted(drawn)
 
 
-@pytest.mark.parametrize("number", numbers(texture.LESSONS))
+@pytest.mark.parametrize("number", texture.LESSONS)
 def test_every_lesson_links_to_the_literature(number):
     assert texture.lesson_texture(texture.lesson_files([number])).literature

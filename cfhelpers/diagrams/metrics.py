@@ -283,5 +283,5 @@ def hidden_in_the_average(table: pd.DataFrame, label_names: Sequence[str]) -> Fi
         ax.set_title(f"{group}: filled area {area}")
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of the group")
         ax.grid(visible=False)
-    axes[0, 0].set_ylabel("covered, of those who have the label")
+    axes[0, 0].set_ylabel("covered, of those with it")
     return fig

@@ -59,6 +59,8 @@ def passing_table(table: pd.DataFrame, passes: ArrayLike) -> Figure:
 
 def _told(value: object) -> str:
     """A cell's text: two digits for a number that is not whole."""
+    if value == np.inf:
+        return "∞"
     if isinstance(value, float):
         return f"{value:.2f}"
     return str(value)
@@ -76,7 +78,8 @@ def gap_steps(
     Parameters
     ----------
     thresholds : numbers (m,), ascending
-        From the conformal quantile on; the gap is constant up to the next one.
+        From the conformal quantile on; the gap is constant up to the next one, and
+        beyond the last.
     gaps : numbers (m,)
     closeness : float
         A threshold passes if its gap is at most this.
@@ -101,40 +104,39 @@ def gap_steps(
     passing = heights <= closeness + 1e-12
     begins = passing & ~np.append(False, passing[:-1])
     pieces = int(begins.sum())
-    fig, ax = plt.subplots(figsize=(8.6, 3.4))
-    ax.step(places, heights, where="post", color="black", linewidth=1.3)
-    where_label = f"passes: gap at most c = {closeness:g}"
-    ax.fill_between(
-        places,
-        0,
-        heights,
-        where=passing,
-        step="post",
+    last = places[-1] + 0.1 * (places[-1] - places[0])  # how far the last step is drawn
+    ends = np.append(places[1:], last)
+    fig, ax = plt.subplots(figsize=(8.6, 3.7))
+    drawn = [np.append(places, last), np.append(heights, heights[-1])]
+    ax.step(*drawn, where="post", color="black", linewidth=1.3)
+    ax.bar(
+        places[passing],
+        heights[passing],
+        width=(ends - places)[passing],
+        align="edge",
+        linewidth=0,
         color=PASSES,
         alpha=0.5,
-        label=where_label,
+        label=f"passes: gap at most c = {closeness:g}",
     )
     ax.axhline(closeness, color=BASE, linestyle=":")
-    ax.axvline(found, color=PASSES, label="smallest that passes")
-    top = 1.12 * heights.max()
+    ax.axvline(found, color=PASSES, linewidth=2.5, label="smallest that passes")
     for number, probe in enumerate(probes, 1):
         height = heights[np.searchsorted(places, probe, side="right") - 1]
-        ax.plot(probe, height, "o", color=FAILS, markersize=5, zorder=4)
-        above = (0, 7 + 11 * (number % 2))
+        ax.plot(probe, height, "o", color=FAILS, markersize=7, zorder=4)
         ax.annotate(
             str(number),
             (probe, height),
-            above,
+            (9, 5),
             textcoords="offset points",
-            ha="center",
             color=FAILS,
             fontweight="bold",
         )
-    ax.set(xlabel="threshold λ", ylabel="gap", ylim=(0, top))
-    ax.set_xlim(places[0], places[-1])
+    ax.set(xlabel="threshold λ", ylabel="gap", ylim=(0, 1.2 * heights.max()))
+    ax.set_xlim(places[0], last)
     word = "piece" if pieces == 1 else "pieces"
     ax.set_title(f"the thresholds that pass form {pieces} {word}")
-    ax.legend(loc="upper right")
+    fig.legend(loc="outside lower center", ncols=2)
     return fig
 
 

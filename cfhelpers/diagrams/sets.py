@@ -68,9 +68,11 @@ def _draw_bars(ax: Axes, row: np.ndarray, names: list[str], cut: float | None) -
         colours = np.where(row >= cut, INSIDE, OUTSIDE).tolist()
         ax.axvline(cut, color="black", linestyle="--")
     bars = ax.barh(range(len(row)), row, color=colours)
-    ax.bar_label(bars, fmt="%.2f", padding=3)
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    ax.bar_label(bars, fmt="%.2f", padding=4, bbox=paper)  # the cut may run below a number
     ax.set_yticks(range(len(row)), names)
-    ax.set_xlim(0, 1.05)
+    ax.set_xlim(0, 1.2)
+    ax.set_xticks([0, 0.5, 1])
     ax.grid(visible=False, axis="y")
 
 
@@ -182,7 +184,8 @@ def aps_stairs(
         The score lies this share of a step below the step's top.
     label_names : list of str, optional
     threshold : float, optional
-        Drawn as a horizontal line.
+        Drawn as a horizontal line. Labels with their mark above it are grey: they are
+        not in the set.
 
     Returns
     -------
@@ -202,7 +205,9 @@ def aps_stairs(
     marks = tops - u * steps
     places = range(len(steps))
     fig, ax = plt.subplots(figsize=(6.0, 3.2))
-    ax.bar(places, steps, bottom=tops - steps, color=INSIDE, alpha=0.35)
+    cut = np.inf if threshold is None else threshold
+    colours = np.where(marks <= cut, INSIDE, OUTSIDE).tolist()
+    ax.bar(places, steps, bottom=tops - steps, color=colours, alpha=0.5)
     ax.plot(places, marks, "kD", label=f"APS score, u = {u:g}")
     if threshold is not None:
         ax.axhline(threshold, color="black", linestyle="--", label="threshold")
