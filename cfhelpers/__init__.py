@@ -9,8 +9,10 @@ _EXPORTS = {
     "FairConformalClassifier": "cfhelpers.predictor",
     "audit": "cfhelpers.auditing",
     "load_dataset": "cfhelpers.datasets",
+    "Monitor": "cfhelpers.monitoring",
+    "plan": "cfhelpers.planning",
 }
-__all__ = ["FairConformalClassifier", "audit", "load_dataset"]
+__all__ = ["FairConformalClassifier", "Monitor", "audit", "load_dataset", "plan"]
 
 
 def __getattr__(name: str) -> Any:

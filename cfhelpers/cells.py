@@ -307,7 +307,10 @@ class Shares:
 
     def confidence_losses(self, level: float) -> np.ndarray:
         """The loss that two bounds at half of the level each allow for."""
-        lower, upper = self.confidence_bounds(level / 2)
+        return self.pair_losses(*self.confidence_bounds(level / 2))
+
+    def pair_losses(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """The largest loss that bounds (…, groups) allow between two different groups."""
         if lower.shape[-1] == 1:
             return np.full(lower.shape[:-1], self.metric.no_loss)
         # Against each group stands the largest upper bound among the others: the largest

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cfhelpers import monitoring_command, planning_command
 from cfhelpers.auditing.files import audit_file
 from cfhelpers.auditing.report import check_output, write_report
 
@@ -70,7 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> status
     2
     """
-    options = vars(_parser().parse_args(arguments))
+    parsed = _parser().parse_args(arguments)
+    if hasattr(parsed, "run"):  # another command than audit
+        return int(parsed.run(parsed))
+    options = vars(parsed)
     predictions = options.pop("predictions")
     output = options.pop("output")
     try:
@@ -108,4 +112,6 @@ def _parser() -> argparse.ArgumentParser:
             text = f"{text} (default {default})"
         option = f"--{name.replace('_', '-')}"
         command.add_argument(option, type=type(default), default=default, help=text)
+    planning_command.add_parser(commands)
+    monitoring_command.add_parser(commands)
     return parser
