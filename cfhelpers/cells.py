@@ -335,32 +335,32 @@ class SortedCells:
 
     def __init__(self, scores: ArrayLike, y: np.ndarray, groups: Groups) -> None:
         values = as_scores(scores)
-        n_groups = len(groups)
+        n_codes = groups.n_codes
         n_classes = values.shape[1]
         self.dtype = values.dtype
         self.group_names = groups.names
-        self.sizes = np.empty((n_classes, 2, n_groups), np.int64)
+        self._groups = groups
+        by_code = np.empty((n_classes, 2, n_codes), np.int64)
         self._sorted: list[list[np.ndarray]] = []
-        small = np.min_scalar_type(2 * n_groups)
+        small = np.min_scalar_type(2 * n_codes)
         for label, column in enumerate(values.T):
-            cell = (groups.codes + n_groups * (y != label)).astype(small)
-            self.sizes[label] = np.bincount(cell, minlength=2 * n_groups).reshape(
-                2, n_groups
-            )
+            cell = (groups.codes + n_codes * (y != label)).astype(small)
+            by_code[label] = np.bincount(cell, minlength=2 * n_codes).reshape(2, n_codes)
             by_cell = column[np.argsort(cell, kind="stable")]
-            parts = np.split(by_cell, np.cumsum(self.sizes[label])[:-1])
+            parts = np.split(by_cell, np.cumsum(by_code[label])[:-1])
             self._sorted.append([np.sort(part) for part in parts])
+        self.sizes = groups.per_group(by_code)
 
     def counts_at(self, threshold: ArrayLike) -> CellCounts:
         """Points per cell that one threshold, or one per label, covers."""
         n_classes = len(self.sizes)
         limits = round_down(np.broadcast_to(as_array(threshold), n_classes), self.dtype)
-        covered = np.empty((n_classes, 2 * len(self.group_names)), np.int64)
+        covered = np.empty((n_classes, 2 * self._groups.n_codes), np.int64)
         for label, limit in enumerate(limits):
             for cell, part in enumerate(self._sorted[label]):
                 covered[label, cell] = np.searchsorted(part, limit, side="right")
         return CellCounts(
-            covered.reshape(self.sizes.shape),
+            self._groups.per_group(covered.reshape(n_classes, 2, -1)),
             self.sizes,
             EQUAL_DIFFERENT,
             self.group_names,
@@ -389,16 +389,16 @@ def _count_sets(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Covered and all points (K, 2, groups): true label equal, different."""
     n_classes = sets.shape[1]
-    n_groups = len(groups)
-    own_cell = y * n_groups + groups.codes
+    n_codes = groups.n_codes
+    own_cell = y * n_codes + groups.codes
     is_hit = sets.ravel()[np.arange(len(y)) * n_classes + y]
-    equal = np.bincount(own_cell, minlength=n_classes * n_groups)
-    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_groups)
-    sizes = np.empty((n_classes, 2, n_groups), np.int64)
-    sizes[:, 0] = equal.reshape(n_classes, n_groups)
-    sizes[:, 1] = groups.counts - sizes[:, 0]
+    equal = np.bincount(own_cell, minlength=n_classes * n_codes)
+    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_codes)
+    sizes = np.empty((n_classes, 2, n_codes), np.int64)
+    sizes[:, 0] = equal.reshape(n_classes, n_codes)
+    sizes[:, 1] = np.bincount(groups.codes, minlength=n_codes) - sizes[:, 0]
     covered = np.empty_like(sizes)
-    covered[:, 0] = equal_covered.reshape(n_classes, n_groups)
+    covered[:, 0] = equal_covered.reshape(n_classes, n_codes)
     # A byte says which of eight labels a set holds; bytes are counted by group. This
     # reads the sets once per eight labels, and was measured to be quicker than a count
     # per label.
@@ -406,8 +406,8 @@ def _count_sets(
         block = sets[:, first : first + 8].view(np.uint8)
         width = block.shape[1]
         byte = (block @ _POWERS[:width]).astype(np.int64)
-        counts = np.bincount(byte * n_groups + groups.codes, minlength=256 * n_groups)
-        in_sets = _BITS @ counts.reshape(256, n_groups)
+        counts = np.bincount(byte * n_codes + groups.codes, minlength=256 * n_codes)
+        in_sets = _BITS @ counts.reshape(256, n_codes)
         covered[first : first + width, 1] = in_sets[:width]
     covered[:, 1] -= covered[:, 0]
-    return covered, sizes
+    return groups.per_group(covered), groups.per_group(sizes)

@@ -261,8 +261,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         """The search that the options ask for; everyone's groups have the same names."""
         if more is not None:
             people = people.declare(more[1].names)
-            nobody = Groups(np.empty(0, np.intp), people.names)
-            more = (more[0], nobody.joined(more[1]))
+            more = (more[0], people.take(np.empty(0, np.intp)).joined(more[1]))
         return _Task(
             table,
             labels,
@@ -704,18 +703,15 @@ class _Task:
     closeness: float | None
     options: dict[str, Any]
     unlabelled: tuple[np.ndarray, Groups] | None = None
-    is_kept: np.ndarray | None = None  # the points of the groups; None: all points
 
     def find(self) -> FairThreshold:
         """The answer. Points of groups that are left out count for q̂ alone."""
-        kept = slice(None) if self.is_kept is None else self.is_kept
         found = control.search(
-            self.scores[kept],
-            self.labels[kept],
+            self.scores,
+            self.labels,
             self.groups,
             self.metric,
             unlabelled=self.unlabelled,
-            base_scores=self.scores[np.arange(len(self.labels)), self.labels],
             **self.options,
         )
         return found.find(self.closeness)
@@ -753,13 +749,11 @@ class _Task:
             return pooled, small, []
         if rule == "leave out" and small:
             if more is not None:
-                others, is_other = more[1].leave_out(small)
-                more = (more[0][is_other], others) if is_other.any() else None
-            groups, is_kept = self.groups.leave_out(small)
-            if not is_kept.any():
+                more = (more[0], more[1].leave_out(small))
+            groups = self.groups.leave_out(small)
+            if not groups.counts.any():
                 return self, [], []
-            kept = replace(self, groups=groups, is_kept=is_kept, unlabelled=more)
-            return kept, [], small
+            return replace(self, groups=groups, unlabelled=more), [], small
         return self, [], []
 
 
