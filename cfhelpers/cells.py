@@ -6,7 +6,7 @@ every cell. Coverages, disparities, intervals and tests are all computed from th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,12 +46,15 @@ class CellCounts:
         Such a table serves every built-in metric. For a metric with filters of the user's
         own it has these filters in place of the conditions.
     group_names : list
+    is_dependent : bool
+        Whether a point is in two groups, so that their counts depend on each other.
     """
 
     covered: np.ndarray
     sizes: np.ndarray
     conditions: tuple[Any, ...]
     group_names: list[Any]
+    is_dependent: bool = False
 
     @classmethod
     def from_sets(
@@ -68,7 +71,10 @@ class CellCounts:
         alone (by default all), and the other labels count no points.
         """
         if metric is None or metric.is_built_in:
-            return cls(*_count_sets(sets, y, groups), EQUAL_DIFFERENT, groups.names)
+            covered, sizes = _count_sets(sets, y, groups)
+            return cls(
+                covered, sizes, EQUAL_DIFFERENT, groups.names, groups.is_overlapping
+            )
         n_classes = sets.shape[1]
         shape = (n_classes, len(metric.filters), len(groups))
         covered = np.zeros(shape, np.int64)
@@ -78,7 +84,7 @@ class CellCounts:
                 for group, mask in enumerate(group_masks(filter_, y, groups, label)):
                     covered[label, part, group] = np.count_nonzero(sets[mask, label])
                     sizes[label, part, group] = np.count_nonzero(mask)
-        return cls(covered, sizes, metric.filters, groups.names)
+        return cls(covered, sizes, metric.filters, groups.names, groups.is_overlapping)
 
     @classmethod
     def from_scores(
@@ -133,6 +139,7 @@ class CellCounts:
             self.sizes + other.sizes,
             self.conditions,
             self.group_names,
+            self.is_dependent or other.is_dependent,
         )
 
     @property
@@ -154,6 +161,12 @@ class CellCounts:
         self, metric: FairnessMetric, labels: Sequence[int] | None = None
     ) -> "Shares":
         """What a metric compares, for some of the labels (by default all)."""
+        return replace(self._shares(metric, labels), is_dependent=self.is_dependent)
+
+    def _shares(
+        self, metric: FairnessMetric, labels: Sequence[int] | None = None
+    ) -> "Shares":
+        """The same, whether groups overlap or not."""
         every_label = list(range(len(self.sizes)))
         chosen = every_label if labels is None else list(labels)
         if not metric.per_label:
@@ -211,6 +224,7 @@ class Shares:
     prior_hits: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
     prior_trials: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
     pools: np.ndarray | None = None  # points per group in the pool they were drawn from
+    is_dependent: bool = False  # whether a point may be in two groups
 
     @property
     def values(self) -> np.ndarray:
@@ -293,6 +307,7 @@ class Shares:
         By the sharpest test that is valid: the staircase needs counts that are
         independent between groups. The proxy's, or those of overlapping cells, are not.
         """
+        is_dependent = is_dependent or self.is_dependent
         needs_bounds = self.metric.is_proxy or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
             losses = self.confidence_losses(level)

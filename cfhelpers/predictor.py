@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cfhelpers import __version__, conformal, control, fairness, scores
+from cfhelpers import __version__, conformal, control, fairness, mondrian, scores
 from cfhelpers._checks import (
     as_array,
     as_flag,
@@ -32,6 +32,7 @@ from cfhelpers._checks import (
 from cfhelpers.control import FairThreshold, Guarantee
 from cfhelpers.fairness import FairnessMetric, get_metric
 from cfhelpers.groups import Groups, as_groups
+from cfhelpers.weights import Weighting, use_weights
 
 # What `to_dict` writes and `from_dict` needs.
 WRITTEN = (
@@ -84,6 +85,11 @@ class Promise:
         declared ones.
     pooled, left_out : lists
         Small groups that became one, or that nothing is promised about.
+    weighting : str
+        What became of weights, where there were any. The promise is then about the
+        population that they describe.
+    per_group : bool
+        Whether every group has thresholds of its own, which ask for a person's group.
     """
 
     metric: str
@@ -95,8 +101,16 @@ class Promise:
     groups: list[Any]
     pooled: list[Any] = field(default_factory=list)
     left_out: list[Any] = field(default_factory=list)
+    weighting: str = ""
+    per_group: bool = False
 
     def __str__(self) -> str:
+        if self.per_group:
+            return self._with_weighting(
+                f"every label covered with probability at least {1 - self.alpha:g} in "
+                f"each of the groups {_listed(self.groups)}; asks for the group at "
+                "prediction (Mondrian, group-conditional)"
+            )
         about = f"{self.metric} within {self.closeness:g} for the groups "
         about += _listed(self.groups)
         if self.guarantee == Guarantee.NONE:
@@ -108,7 +122,13 @@ class Promise:
             text += f"; small groups, pooled: {_listed(self.pooled)}"
         if self.left_out:
             text += f"; small groups, left out: {_listed(self.left_out)}"
-        return text
+        return self._with_weighting(text)
+
+    def _with_weighting(self, text: str) -> str:
+        """The sentence, and what became of the weights."""
+        if not self.weighting:
+            return text
+        return f"{text}; {self.weighting}"
 
 
 class FairConformalClassifier(ClassifierMixin, BaseEstimator):
@@ -140,6 +160,11 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         The seed of the random numbers. By default `fit` draws one and keeps it.
     grid : thresholds, optional
         As in `control.find_threshold`; for RAPS its whole range by default.
+    per_group : bool
+        The Mondrian baseline, also called group-conditional conformal prediction: one
+        threshold per group and label. Every cell is then covered on its own, at the
+        price that `predict_set` asks for everyone's group. `summary_` has the fair
+        predictor, which asks for none, beside it.
 
     Attributes
     ----------
@@ -147,11 +172,14 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         Labels, in the order of the columns of the sets.
     result_ : control.FairThreshold
         What the search found, with cells named by your labels.
-    threshold_ : float64 (K,)
+    threshold_ : float64 (K,), or (G, K) with `per_group`
     promise_ : Promise
         The groups and labels that the promise is for.
     summary_ : DataFrame
-        A row per label.
+        A row per label. With `per_group` a row per predictor: this one, the fair one
+        without groups, and one threshold for everyone, on the calibration data.
+    weighting_ : weights.Weighting or None
+        What became of `sample_weight`: points kept, and the cost.
     seed_ : int
 
     Examples
@@ -180,6 +208,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         randomized: bool = True,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         grid: ArrayLike | None = None,
+        per_group: bool = False,
     ) -> None:
         self.estimator = estimator
         self.conformity_score = conformity_score
@@ -194,6 +223,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         self.randomized = randomized
         self.random_state = random_state
         self.grid = grid
+        self.per_group = per_group
 
     def fit(
         self,
@@ -202,6 +232,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         groups: Any = None,
         ids: ArrayLike | None = None,
         unlabelled: tuple[Any, ...] | None = None,
+        sample_weight: ArrayLike | None = None,
+        weight_bound: float | None = None,
     ) -> "FairConformalClassifier":
         """Find the thresholds on calibration data that did not train the estimator.
 
@@ -210,12 +242,20 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         X : features, or probabilities (n, K) where there is no estimator
         y : labels (n,)
         groups : (n,), or several columns
-            Unused categories of a categorical column are declared groups.
+            Unused categories of a categorical column are declared groups. A boolean
+            table (n, G) has groups that may overlap; people in none count for q̂ alone.
         ids : (n,), optional
             Who each row is. Given here, they must be given to `predict_set` too.
         unlabelled : (X, groups), or (X, groups, ids) where ids are given, optional
             More people from the same population, for demographic parity and disparate
             impact, which need no labels. They are not among the calibration points.
+        sample_weight : (n,), optional
+            Survey weights, or those of a known shift; see `control.find_threshold`. The
+            promise is then about the population that they describe. New people need no
+            weights.
+        weight_bound : float, optional
+            The largest weight that anyone can have, declared beforehand. Needed with a
+            guarantee and with `per_group`, for the thinning.
 
         Returns
         -------
@@ -246,9 +286,19 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             more = self._unlabelled(unlabelled, ids)
         table = self._on_grid(self._scores(X, probs, ids))
         task = self._task(table, labels, people, more)
+        self.weighting_: Weighting | None = None
+        if sample_weight is not None or weight_bound is not None:
+            self.weighting_, task = task.weighted(
+                sample_weight, weight_bound, self.per_group, self.seed_, ids
+            )
+        if self.per_group:
+            mondrian.check_is_partition(task.groups)
         regrouped, pooled, left_out = task.regroup(self.small_groups)
         self._remember(regrouped, pooled, left_out)
-        self._warn(task, regrouped)
+        if self.per_group:
+            self._remember_groups(task)
+        else:
+            self._warn(task, regrouped)
         return self
 
     def _task(
@@ -306,7 +356,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"unlabelled {error}") from None
         return self._on_grid(self._scores(unlabelled[0], probs, own_ids)), groups
 
-    def predict_set(self, X: Any, ids: ArrayLike | None = None) -> np.ndarray:
+    def predict_set(
+        self, X: Any, ids: ArrayLike | None = None, groups: Any = None
+    ) -> np.ndarray:
         """The prediction sets of new people; no groups are needed.
 
         Parameters
@@ -314,6 +366,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         X : features, or probabilities (n, K) where there is no estimator
         ids : (n,), optional
             If, and only if, `fit` was given ids.
+        groups : (n,), optional
+            If, and only if, `per_group` is set: everyone's group, one of those in `fit`.
 
         Returns
         -------
@@ -329,11 +383,28 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         if ids is not None:
             ids = _checked_ids(ids, len(probs))
         table = self._scores(X, probs, ids)
-        return conformal.prediction_sets(table, self.threshold_ + SLACK[table.dtype])
+        limits = self.threshold_ + SLACK[table.dtype]
+        if not self.per_group:
+            if groups is not None:
+                raise ValueError(
+                    "groups: found some; the sets do not depend on them, so wanted None "
+                    "(per_group=True has thresholds for each group)"
+                )
+            return conformal.prediction_sets(table, limits)
+        if groups is None:
+            raise ValueError(
+                "groups: found None; with per_group=True every group has thresholds of "
+                "its own, so wanted one group for each person"
+            )
+        codes = mondrian.codes_of_known(groups, self.groups_, len(table))
+        return mondrian.sets_by_group(table, limits, codes)
 
-    def predict_labels(self, X: Any, ids: ArrayLike | None = None) -> list[list[Any]]:
+    def predict_labels(
+        self, X: Any, ids: ArrayLike | None = None, groups: Any = None
+    ) -> list[list[Any]]:
         """The prediction sets as lists of labels; see `predict_set`."""
-        return [self.classes_[row].tolist() for row in self.predict_set(X, ids)]
+        sets = self.predict_set(X, ids, groups)
+        return [self.classes_[row].tolist() for row in sets]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely label of each point, without its set."""
@@ -369,7 +440,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             "columns": [plain(name) for name in self._columns],
             "n_features": getattr(self, "n_features_in_", None),
             "feature_names": feature_names,
-            "threshold": [_json_number(value) for value in self.threshold_],
+            "threshold": _json_thresholds(self.threshold_),
+            "per_group": self.per_group,
+            "groups": _json_values(getattr(self, "groups_", [])),
             "base_threshold": _json_number(self.base_threshold_),
             "classwise": self.classwise,
             "small_groups": self.small_groups,
@@ -419,6 +492,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             small_groups=fitted["small_groups"],
             randomized=fitted["randomized"],
             random_state=fitted["seed"],
+            per_group=fitted.get("per_group", False),
         )
         if found._takes() != fitted["takes"]:
             wanted = "None"
@@ -442,7 +516,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             self.n_features_in_ = fitted["n_features"]
         if fitted["feature_names"] is not None:
             self.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
-        self.threshold_ = np.array([float(value) for value in fitted["threshold"]])
+        self.threshold_ = np.array(fitted["threshold"], dtype=object).astype(np.float64)
+        if self.per_group:
+            self.groups_ = _names_from_json(fitted["groups"])
         self.base_threshold_ = float(fitted["base_threshold"])
 
     def __sklearn_tags__(self) -> Tags:
@@ -466,6 +542,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         metric = get_metric(self.metric)
         as_flag(self.classwise, "classwise")
         as_flag(self.randomized, "randomized")
+        as_flag(self.per_group, "per_group")
         one_of(self.small_groups, "small_groups", SMALL_GROUPS)
         _score_parts(self.conformity_score)
         metric.allowed(self.closeness, stacklevel=4)
@@ -640,7 +717,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         for group, code, n in found.blocking_cells:
             label = None if code is None else plain(self.classes_[code])
             cells.append((group, label, n))
-        self.result_ = replace(found, blocking_cells=cells)
+        self.result_ = replace(found, blocking_cells=cells, weighting=self.weighting_)
         self.threshold_ = found.threshold
         self.base_threshold_ = found.base_threshold
         positive = task.options["positive_labels"]
@@ -654,15 +731,51 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             groups=task.groups.names,
             pooled=pooled,
             left_out=left_out,
+            weighting="" if self.weighting_ is None else str(self.weighting_),
         )
         self.summary_ = self._summary(task)
+
+    def _remember_groups(self, task: "_Task") -> None:
+        """Set the thresholds of every group, and the fair predictor's beside them."""
+        fair = self.threshold_
+        self.groups_ = task.groups.names
+        self.promise_ = replace(
+            self.promise_, per_group=True, groups=self.groups_, pooled=[], left_out=[]
+        )
+        self.threshold_ = mondrian.cell_thresholds(
+            task.scores, task.labels, task.groups, self.alpha
+        )
+        own = mondrian.sets_by_group(task.scores, self.threshold_, task.groups.codes)
+        sets = {
+            mondrian.PER_GROUP: own,
+            mondrian.FAIR: conformal.prediction_sets(task.scores, fair),
+            mondrian.BASE: conformal.prediction_sets(task.scores, self.base_threshold_),
+        }
+        self.summary_ = mondrian.comparison(
+            sets, task.labels, task.groups, task.metric, task.options["positive_labels"]
+        )
+        too_few = []
+        for code, label in np.argwhere(np.isinf(self.threshold_)):
+            name = self.groups_[code]
+            too_few.append(f"({name!r}, {plain(self.classes_[label])})")
+        if too_few:
+            warnings.warn(
+                f"per_group: the cells (group, label) {', '.join(too_few)} have too few "
+                f"points for a coverage of {1 - self.alpha:g}; their label is in every "
+                "set of that group",
+                InfeasibleWarning,
+                stacklevel=3,
+            )
 
     def _summary(self, task: "_Task") -> pd.DataFrame:
         """A row per label."""
         compared = "ratio" if task.metric.is_ratio else "gap"
         points = np.bincount(task.labels, minlength=len(self.classes_))
-        columns = {
-            "calibration points": points,
+        columns: dict[str, Any] = {"calibration points": points}
+        if self.weighting_ is not None and self.weighting_.weight_bound is not None:
+            columns["of all points"] = self.weighting_.n_points
+            columns["cost of thinning"] = self.weighting_.cost
+        columns |= {
             "base threshold": self.result_.base_threshold,
             "threshold": self.result_.threshold,
             compared: self.result_.bound,
@@ -715,6 +828,40 @@ class _Task:
             **self.options,
         )
         return found.find(self.closeness)
+
+    def weighted(
+        self,
+        sample_weight: ArrayLike | None,
+        weight_bound: float | None,
+        per_group: bool,
+        seed: int,
+        ids: Any,
+    ) -> tuple[Weighting, "_Task"]:
+        """What became of the weights, and the search on points that have them.
+
+        With a guarantee, or thresholds for each group, points are thinned.
+        """
+        if sample_weight is None:
+            raise ValueError(
+                "weight_bound: found one without sample_weight; wanted both, or neither"
+            )
+        if self.unlabelled is not None:
+            raise ValueError(
+                "unlabelled: found some together with sample_weight; wanted one or the "
+                "other"
+            )
+        is_thinned = per_group or self.options["guarantee"] != Guarantee.NONE
+        weighting, is_kept, weights = use_weights(
+            sample_weight, len(self.labels), weight_bound, is_thinned, seed, ids
+        )
+        kept = replace(
+            self,
+            scores=self.scores[is_kept],
+            labels=self.labels[is_kept],
+            groups=self.groups.take(is_kept),
+            options={**self.options, "sample_weight": weights},
+        )
+        return weighting, kept
 
     def small_groups(self) -> list[Any]:
         """Groups with a cell that has fewer points than any finite threshold needs.
@@ -945,6 +1092,13 @@ def _as_classes(labels: list[Any]) -> np.ndarray:
     return np.array(labels)
 
 
+def _json_thresholds(thresholds: np.ndarray) -> list[Any]:
+    """Thresholds (K,) or (G, K) as JSON has them."""
+    if thresholds.ndim == 2:
+        return [_json_thresholds(row) for row in thresholds]
+    return [_json_number(value) for value in thresholds]
+
+
 def _json_number(value: float) -> float | str:
     """A threshold as JSON has it: infinity is a text."""
     if math.isinf(value):
@@ -968,9 +1122,13 @@ def _from_json(promise: dict[str, Any]) -> dict[str, Any]:
     """What `_json_values` wrote of a promise: names that were tuples are tuples again."""
     found = dict(promise)
     for key in ("groups", "pooled", "left_out"):
-        names = [tuple(name) if isinstance(name, list) else name for name in found[key]]
-        found[key] = names
+        found[key] = _names_from_json(found[key])
     return found
+
+
+def _names_from_json(names: list[Any]) -> list[Any]:
+    """Names that were tuples are tuples again."""
+    return [tuple(name) if isinstance(name, list) else name for name in names]
 
 
 def _listed(names: list[Any]) -> str:
