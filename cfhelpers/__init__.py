@@ -7,10 +7,16 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "FairConformalClassifier": "cfhelpers.predictor",
+    "FairConformalRegressor": "cfhelpers.regression",
     "audit": "cfhelpers.auditing",
     "load_dataset": "cfhelpers.datasets",
 }
-__all__ = ["FairConformalClassifier", "audit", "load_dataset"]
+__all__ = [
+    "FairConformalClassifier",
+    "FairConformalRegressor",
+    "audit",
+    "load_dataset",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -55,6 +55,7 @@ SCORES: dict[str, Callable] = {
     "raps": scores.raps,
 }
 SMALL_GROUPS = ("keep", "pool", "leave out")
+OUTCOME = "the outcome"  # what intervals cover, where sets cover labels
 DIGITS = 6  # of probabilities, where they tell people apart: the last bits do not matter
 SEEDS = 2**53  # so that a seed survives JSON in any language
 # The last bits of a model's output depend on the batch. A threshold that is itself a
@@ -106,22 +107,23 @@ class Promise:
 
     def __str__(self) -> str:
         if self.per_group:
+            covered = OUTCOME if self.labels == [OUTCOME] else "every label"
             return self._with_weighting(
-                f"every label covered with probability at least {1 - self.alpha:g} in "
-                f"each of the groups {_listed(self.groups)}; asks for the group at "
+                f"{covered} covered with probability at least {1 - self.alpha:g} in "
+                f"each of the groups {listed(self.groups)}; asks for the group at "
                 "prediction (Mondrian, group-conditional)"
             )
         about = f"{self.metric} within {self.closeness:g} for the groups "
-        about += _listed(self.groups)
+        about += listed(self.groups)
         if self.guarantee == Guarantee.NONE:
             text = f"{about}: on the calibration data, without a guarantee"
         else:
             text = f"{about}, with probability at least {1 - self.delta:g} over the "
             text += "calibration set"
         if self.pooled:
-            text += f"; small groups, pooled: {_listed(self.pooled)}"
+            text += f"; small groups, pooled: {listed(self.pooled)}"
         if self.left_out:
-            text += f"; small groups, left out: {_listed(self.left_out)}"
+            text += f"; small groups, left out: {listed(self.left_out)}"
         return self._with_weighting(text)
 
     def _with_weighting(self, text: str) -> str:
@@ -131,7 +133,21 @@ class Promise:
         return f"{text}; {self.weighting}"
 
 
-class FairConformalClassifier(ClassifierMixin, BaseEstimator):
+class KeepsEstimator(BaseEstimator):
+    """An estimator around another that is fitted already, and stays so when cloned."""
+
+    def __sklearn_clone__(self) -> Any:
+        """The same parameters, nothing learnt; the estimator stays fitted."""
+        parameters = self.get_params(deep=False)
+        estimator = parameters.pop("estimator")
+        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
+        copy = type(self)(estimator=estimator, **copies)
+        if hasattr(self, "_metadata_request"):  # what metadata routing was asked for
+            copy._metadata_request = deepcopy(self._metadata_request)
+        return copy
+
+
+class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
     """Prediction sets from any fitted classifier, made fair on a calibration set.
 
     A person's set depends on that person alone: it is the same in any batch and in any
@@ -271,7 +287,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         self._check_options()
         probs = self._learn_columns(X, y)
-        self.seed_ = _seed_of(self.random_state)
+        self.seed_ = seed_of(self.random_state)
         self.has_ids_ = ids is not None
         labels = self._codes_of(y, "y")
         if len(labels) != len(probs):
@@ -288,7 +304,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         task = self._task(table, labels, people, more)
         self.weighting_: Weighting | None = None
         if sample_weight is not None or weight_bound is not None:
-            self.weighting_, task = task.weighted(
+            self.weighting_, task, _ = task.weighted(
                 sample_weight, weight_bound, self.per_group, self.seed_, ids
             )
         if self.per_group:
@@ -298,7 +314,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         if self.per_group:
             self._remember_groups(task)
         else:
-            self._warn(task, regrouped)
+            served = "Labels with an infinite threshold are in every set."
+            warn_about(self.promise_, self.result_, task, regrouped, served)
         return self
 
     def _task(
@@ -307,12 +324,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         labels: np.ndarray,
         people: Groups,
         more: tuple[np.ndarray, Groups] | None,
-    ) -> "_Task":
+    ) -> "Task":
         """The search that the options ask for; everyone's groups have the same names."""
-        if more is not None:
-            people = people.declare(more[1].names)
-            more = (more[0], people.take(np.empty(0, np.intp)).joined(more[1]))
-        return _Task(
+        return Task.of(
             table,
             labels,
             people,
@@ -440,13 +454,13 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             "columns": [plain(name) for name in self._columns],
             "n_features": getattr(self, "n_features_in_", None),
             "feature_names": feature_names,
-            "threshold": _json_thresholds(self.threshold_),
+            "threshold": json_thresholds(self.threshold_),
             "per_group": self.per_group,
-            "groups": _json_values(getattr(self, "groups_", [])),
-            "base_threshold": _json_number(self.base_threshold_),
+            "groups": json_values(getattr(self, "groups_", [])),
+            "base_threshold": json_number(self.base_threshold_),
             "classwise": self.classwise,
             "small_groups": self.small_groups,
-            "promise": _json_values(asdict(self.promise_)),
+            "promise": json_values(asdict(self.promise_)),
         }
 
     @classmethod
@@ -478,7 +492,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"fitted: found no {absent[0]!r}; wanted all that to_dict gives"
             )
-        promise = Promise(**_from_json(fitted["promise"]))
+        promise = Promise(**promise_from_json(fitted["promise"]))
         found = cls(
             estimator=estimator,
             conformity_score=_score_from_dict(fitted["conformity_score"]),
@@ -518,7 +532,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             self.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
         self.threshold_ = np.array(fitted["threshold"], dtype=object).astype(np.float64)
         if self.per_group:
-            self.groups_ = _names_from_json(fitted["groups"])
+            self.groups_ = names_from_json(fitted["groups"])
         self.base_threshold_ = float(fitted["base_threshold"])
 
     def __sklearn_tags__(self) -> Tags:
@@ -526,16 +540,6 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.estimator is not None
         return tags
-
-    def __sklearn_clone__(self) -> "FairConformalClassifier":
-        """The same parameters, nothing learnt; the estimator stays fitted."""
-        parameters = self.get_params(deep=False)
-        estimator = parameters.pop("estimator")
-        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
-        copy = type(self)(estimator=estimator, **copies)
-        if hasattr(self, "_metadata_request"):  # what metadata routing was asked for
-            copy._metadata_request = deepcopy(self._metadata_request)
-        return copy
 
     def _check_options(self) -> None:
         """Options that nothing below checks."""
@@ -695,12 +699,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         given = self._grid()
         if given is None:
             given = control.default_grid()
-        grid = np.unique(as_float_column(given, "grid").astype(np.float64))
-        reach = grid + SLACK[table.dtype]
-        place = np.searchsorted(reach, table, side="left")
-        points = np.append(grid, np.inf)[place]
-        lowered = conformal.round_down(points, table.dtype)
-        return np.where(points <= table, lowered, table)
+        return on_grid(table, given, SLACK[table.dtype])
 
     def _grid(self) -> ArrayLike | None:
         """RAPS reaches above 1, by an amount that is known beforehand."""
@@ -710,7 +709,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             return self.grid
         return control.default_grid(scores.raps_maximum(len(self.classes_), **options))
 
-    def _remember(self, task: "_Task", pooled: list[Any], left_out: list[Any]) -> None:
+    def _remember(self, task: "Task", pooled: list[Any], left_out: list[Any]) -> None:
         """Set what was found, in the user's own names."""
         found = task.find()
         cells = []
@@ -735,7 +734,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         )
         self.summary_ = self._summary(task)
 
-    def _remember_groups(self, task: "_Task") -> None:
+    def _remember_groups(self, task: "Task") -> None:
         """Set the thresholds of every group, and the fair predictor's beside them."""
         fair = self.threshold_
         self.groups_ = task.groups.names
@@ -767,7 +766,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
 
-    def _summary(self, task: "_Task") -> pd.DataFrame:
+    def _summary(self, task: "Task") -> pd.DataFrame:
         """A row per label."""
         compared = "ratio" if task.metric.is_ratio else "gap"
         points = np.bincount(task.labels, minlength=len(self.classes_))
@@ -782,31 +781,41 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         }
         return pd.DataFrame(columns, index=pd.Index(self.classes_, name="label"))
 
-    def _warn(self, task: "_Task", regrouped: "_Task") -> None:
-        """Say what a user must know about this calibration."""
-        promise = self.promise_
-        if len(promise.groups) < 2:
-            warnings.warn(
-                f"groups: found only {_listed(promise.groups)}; there is no gap between "
-                "groups, so nothing is promised beyond coverage",
-                UserWarning,
-                stacklevel=3,
-            )
-        if promise.pooled or promise.left_out:
-            warnings.warn(f"The promise: {promise}", SmallGroupsWarning, stacklevel=3)
-        if self.result_.feasible:
-            return
-        advice = "; ".join(_advice(self.result_, task, regrouped))
+
+def warn_about(
+    promise: Promise, result: FairThreshold, task: "Task", regrouped: "Task", served: str
+) -> None:
+    """Say what a user must know about a calibration; `served` is what ∞ serves."""
+    if len(promise.groups) < 2:
         warnings.warn(
-            f"{self.result_}. Labels with an infinite threshold are in every set. "
-            f"What would help: a larger calibration set; {advice}.",
-            InfeasibleWarning,
+            f"groups: found only {listed(promise.groups)}; there is no gap between "
+            "groups, so nothing is promised beyond coverage",
+            UserWarning,
             stacklevel=3,
         )
+    if promise.pooled or promise.left_out:
+        warnings.warn(f"The promise: {promise}", SmallGroupsWarning, stacklevel=3)
+    if result.feasible:
+        return
+    helps = "; ".join(advice(result, task, regrouped))
+    warnings.warn(
+        f"{result}. {served} What would help: a larger calibration set; {helps}.",
+        InfeasibleWarning,
+        stacklevel=3,
+    )
+
+
+def on_grid(table: np.ndarray, grid: ArrayLike, slack: float) -> np.ndarray:
+    """Scores, of which those at most `slack` above a grid point are that point."""
+    points = np.unique(as_float_column(grid, "grid").astype(np.float64))
+    place = np.searchsorted(points + slack, table, side="left")
+    reached = np.append(points, np.inf)[place]
+    lowered = conformal.round_down(reached, table.dtype)
+    return np.where(reached <= table, lowered, table)
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """One search: calibration data and what is asked of them."""
 
     scores: np.ndarray
@@ -829,6 +838,23 @@ class _Task:
         )
         return found.find(self.closeness)
 
+    @classmethod
+    def of(
+        cls,
+        table: np.ndarray,
+        labels: np.ndarray,
+        people: Groups,
+        metric: FairnessMetric,
+        closeness: float | None,
+        options: dict[str, Any],
+        more: tuple[np.ndarray, Groups] | None,
+    ) -> "Task":
+        """With everyone's groups by the same names, also those without a label."""
+        if more is not None:
+            people = people.declare(more[1].names)
+            more = (more[0], people.take(np.empty(0, np.intp)).joined(more[1]))
+        return cls(table, labels, people, metric, closeness, options, more)
+
     def weighted(
         self,
         sample_weight: ArrayLike | None,
@@ -836,8 +862,8 @@ class _Task:
         per_group: bool,
         seed: int,
         ids: Any,
-    ) -> tuple[Weighting, "_Task"]:
-        """What became of the weights, and the search on points that have them.
+    ) -> tuple[Weighting, "Task", np.ndarray]:
+        """What became of the weights, the search with them, and which points count.
 
         With a guarantee, or thresholds for each group, points are thinned.
         """
@@ -854,21 +880,24 @@ class _Task:
         weighting, is_kept, weights = use_weights(
             sample_weight, len(self.labels), weight_bound, is_thinned, seed, ids
         )
+        options = {**self.options, "sample_weight": weights}
+        if options.get("base_scores") is not None:
+            options["base_scores"] = options["base_scores"][is_kept]
         kept = replace(
             self,
             scores=self.scores[is_kept],
             labels=self.labels[is_kept],
             groups=self.groups.take(is_kept),
-            options={**self.options, "sample_weight": weights},
+            options=options,
         )
-        return weighting, kept
+        return weighting, kept, is_kept
 
     def small_groups(self) -> list[Any]:
         """Groups with a cell that has fewer points than any finite threshold needs.
 
         Sizes alone decide: every score is 0 here, so that all points are covered.
         """
-        options = {**self.options, "grid": None}
+        options = {**self.options, "grid": None, "base_scores": None}
         more = self.unlabelled
         if more is not None:
             more = (np.zeros(more[0].shape), more[1])
@@ -878,7 +907,7 @@ class _Task:
         blocking = {cell[0] for cell in sizes_only.find().blocking_cells}
         return [name for name in self.groups.names if name in blocking]
 
-    def regroup(self, rule: str) -> tuple["_Task", list[Any], list[Any]]:
+    def regroup(self, rule: str) -> tuple["Task", list[Any], list[Any]]:
         """The search without small groups, those that were pooled, those left out.
 
         Where all groups are small they stay: nothing would be left to compare.
@@ -904,7 +933,7 @@ class _Task:
         return self, [], []
 
 
-def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
+def advice(result: FairThreshold, task: Task, regrouped: Task) -> list[str]:
     """What would make thresholds finite."""
     found = []
     closest = control.told_closeness(result.smallest_closeness, task.metric.is_ratio)
@@ -915,7 +944,7 @@ def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
             "look, it is promised for a new calibration set only)"
         )
     if regrouped is task:
-        found += _advice_on_small_groups(task)
+        found += advice_on_small_groups(task)
     if result.guarantee != Guarantee.NONE:
         plain_rule = {**regrouped.options, "guarantee": Guarantee.NONE}
         is_finite = replace(regrouped, options=plain_rule).find().feasible
@@ -928,7 +957,7 @@ def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
     return found
 
 
-def _advice_on_small_groups(task: _Task) -> list[str]:
+def advice_on_small_groups(task: Task) -> list[str]:
     """What pooling and leaving out would do, as far as sizes say."""
     small = task.small_groups()
     found = []
@@ -937,11 +966,11 @@ def _advice_on_small_groups(task: _Task) -> list[str]:
         outcome = "large enough"
         if pooled.small_groups():
             outcome = "still too small"
-        found.append(f"small_groups='pool': {_listed(small)} as one group, {outcome}")
+        found.append(f"small_groups='pool': {listed(small)} as one group, {outcome}")
     if 0 < len(small) < len(task.groups) - 1:
         found.append(
             f"small_groups='leave out': a promise for the groups other than "
-            f"{_listed(small)}"
+            f"{listed(small)}"
         )
     return found
 
@@ -981,7 +1010,7 @@ def _score_from_dict(written: dict[str, Any]) -> str | Callable:
     return functools.partial(SCORES[name], **written["options"])
 
 
-def _seed_of(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """The seed of the random numbers: as given, or drawn."""
     if random_state is None:
         return int(np.random.default_rng().integers(SEEDS))
@@ -1092,45 +1121,45 @@ def _as_classes(labels: list[Any]) -> np.ndarray:
     return np.array(labels)
 
 
-def _json_thresholds(thresholds: np.ndarray) -> list[Any]:
+def json_thresholds(thresholds: np.ndarray) -> list[Any]:
     """Thresholds (K,) or (G, K) as JSON has them."""
     if thresholds.ndim == 2:
-        return [_json_thresholds(row) for row in thresholds]
-    return [_json_number(value) for value in thresholds]
+        return [json_thresholds(row) for row in thresholds]
+    return [json_number(value) for value in thresholds]
 
 
-def _json_number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """A threshold as JSON has it: infinity is a text."""
     if math.isinf(value):
         return "inf"
     return float(value)
 
 
-def _json_values(value: Any) -> Any:
+def json_values(value: Any) -> Any:
     """Plain JSON: tuples as lists, and what JSON has no type for as text."""
     if isinstance(value, dict):
-        return {key: _json_values(entry) for key, entry in value.items()}
+        return {key: json_values(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_values(entry) for entry in value]
+        return [json_values(entry) for entry in value]
     value = plain(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
 
 
-def _from_json(promise: dict[str, Any]) -> dict[str, Any]:
+def promise_from_json(promise: dict[str, Any]) -> dict[str, Any]:
     """What `_json_values` wrote of a promise: names that were tuples are tuples again."""
     found = dict(promise)
     for key in ("groups", "pooled", "left_out"):
-        found[key] = _names_from_json(found[key])
+        found[key] = names_from_json(found[key])
     return found
 
 
-def _names_from_json(names: list[Any]) -> list[Any]:
+def names_from_json(names: list[Any]) -> list[Any]:
     """Names that were tuples are tuples again."""
     return [tuple(name) if isinstance(name, list) else name for name in names]
 
 
-def _listed(names: list[Any]) -> str:
+def listed(names: list[Any]) -> str:
     """Names for a sentence."""
     return ", ".join(repr(name) for name in names)
