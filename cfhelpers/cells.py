@@ -6,7 +6,7 @@ every cell. Coverages, disparities, intervals and tests are all computed from th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,12 +46,15 @@ class CellCounts:
         Such a table serves every built-in metric. For a metric with filters of the user's
         own it has these filters in place of the conditions.
     group_names : list
+    is_dependent : bool
+        Whether a point is in two groups, so that their counts depend on each other.
     """
 
     covered: np.ndarray
     sizes: np.ndarray
     conditions: tuple[Any, ...]
     group_names: list[Any]
+    is_dependent: bool = False
 
     @classmethod
     def from_sets(
@@ -68,7 +71,10 @@ class CellCounts:
         alone (by default all), and the other labels count no points.
         """
         if metric is None or metric.is_built_in:
-            return cls(*_count_sets(sets, y, groups), EQUAL_DIFFERENT, groups.names)
+            covered, sizes = _count_sets(sets, y, groups)
+            return cls(
+                covered, sizes, EQUAL_DIFFERENT, groups.names, groups.is_overlapping
+            )
         n_classes = sets.shape[1]
         shape = (n_classes, len(metric.filters), len(groups))
         covered = np.zeros(shape, np.int64)
@@ -78,7 +84,7 @@ class CellCounts:
                 for group, mask in enumerate(group_masks(filter_, y, groups, label)):
                     covered[label, part, group] = np.count_nonzero(sets[mask, label])
                     sizes[label, part, group] = np.count_nonzero(mask)
-        return cls(covered, sizes, metric.filters, groups.names)
+        return cls(covered, sizes, metric.filters, groups.names, groups.is_overlapping)
 
     @classmethod
     def from_scores(
@@ -133,6 +139,7 @@ class CellCounts:
             self.sizes + other.sizes,
             self.conditions,
             self.group_names,
+            self.is_dependent or other.is_dependent,
         )
 
     @property
@@ -154,6 +161,12 @@ class CellCounts:
         self, metric: FairnessMetric, labels: Sequence[int] | None = None
     ) -> "Shares":
         """What a metric compares, for some of the labels (by default all)."""
+        return replace(self._shares(metric, labels), is_dependent=self.is_dependent)
+
+    def _shares(
+        self, metric: FairnessMetric, labels: Sequence[int] | None = None
+    ) -> "Shares":
+        """The same, whether groups overlap or not."""
         every_label = list(range(len(self.sizes)))
         chosen = every_label if labels is None else list(labels)
         if not metric.per_label:
@@ -211,6 +224,7 @@ class Shares:
     prior_hits: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
     prior_trials: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
     pools: np.ndarray | None = None  # points per group in the pool they were drawn from
+    is_dependent: bool = False  # whether a point may be in two groups
 
     @property
     def values(self) -> np.ndarray:
@@ -293,6 +307,7 @@ class Shares:
         By the sharpest test that is valid: the staircase needs counts that are
         independent between groups. The proxy's, or those of overlapping cells, are not.
         """
+        is_dependent = is_dependent or self.is_dependent
         needs_bounds = self.metric.is_proxy or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
             losses = self.confidence_losses(level)
@@ -338,32 +353,32 @@ class SortedCells:
 
     def __init__(self, scores: ArrayLike, y: np.ndarray, groups: Groups) -> None:
         values = as_scores(scores)
-        n_groups = len(groups)
+        n_codes = groups.n_codes
         n_classes = values.shape[1]
         self.dtype = values.dtype
         self.group_names = groups.names
-        self.sizes = np.empty((n_classes, 2, n_groups), np.int64)
+        self._groups = groups
+        by_code = np.empty((n_classes, 2, n_codes), np.int64)
         self._sorted: list[list[np.ndarray]] = []
-        small = np.min_scalar_type(2 * n_groups)
+        small = np.min_scalar_type(2 * n_codes)
         for label, column in enumerate(values.T):
-            cell = (groups.codes + n_groups * (y != label)).astype(small)
-            self.sizes[label] = np.bincount(cell, minlength=2 * n_groups).reshape(
-                2, n_groups
-            )
+            cell = (groups.codes + n_codes * (y != label)).astype(small)
+            by_code[label] = np.bincount(cell, minlength=2 * n_codes).reshape(2, n_codes)
             by_cell = column[np.argsort(cell, kind="stable")]
-            parts = np.split(by_cell, np.cumsum(self.sizes[label])[:-1])
+            parts = np.split(by_cell, np.cumsum(by_code[label])[:-1])
             self._sorted.append([np.sort(part) for part in parts])
+        self.sizes = groups.per_group(by_code)
 
     def counts_at(self, threshold: ArrayLike) -> CellCounts:
         """Points per cell that one threshold, or one per label, covers."""
         n_classes = len(self.sizes)
         limits = round_down(np.broadcast_to(as_array(threshold), n_classes), self.dtype)
-        covered = np.empty((n_classes, 2 * len(self.group_names)), np.int64)
+        covered = np.empty((n_classes, 2 * self._groups.n_codes), np.int64)
         for label, limit in enumerate(limits):
             for cell, part in enumerate(self._sorted[label]):
                 covered[label, cell] = np.searchsorted(part, limit, side="right")
         return CellCounts(
-            covered.reshape(self.sizes.shape),
+            self._groups.per_group(covered.reshape(n_classes, 2, -1)),
             self.sizes,
             EQUAL_DIFFERENT,
             self.group_names,
@@ -392,16 +407,16 @@ def _count_sets(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Covered and all points (K, 2, groups): true label equal, different."""
     n_classes = sets.shape[1]
-    n_groups = len(groups)
-    own_cell = y * n_groups + groups.codes
+    n_codes = groups.n_codes
+    own_cell = y * n_codes + groups.codes
     is_hit = sets.ravel()[np.arange(len(y)) * n_classes + y]
-    equal = np.bincount(own_cell, minlength=n_classes * n_groups)
-    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_groups)
-    sizes = np.empty((n_classes, 2, n_groups), np.int64)
-    sizes[:, 0] = equal.reshape(n_classes, n_groups)
-    sizes[:, 1] = groups.counts - sizes[:, 0]
+    equal = np.bincount(own_cell, minlength=n_classes * n_codes)
+    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_codes)
+    sizes = np.empty((n_classes, 2, n_codes), np.int64)
+    sizes[:, 0] = equal.reshape(n_classes, n_codes)
+    sizes[:, 1] = np.bincount(groups.codes, minlength=n_codes) - sizes[:, 0]
     covered = np.empty_like(sizes)
-    covered[:, 0] = equal_covered.reshape(n_classes, n_groups)
+    covered[:, 0] = equal_covered.reshape(n_classes, n_codes)
     # A byte says which of eight labels a set holds; bytes are counted by group. This
     # reads the sets once per eight labels, and was measured to be quicker than a count
     # per label.
@@ -409,8 +424,8 @@ def _count_sets(
         block = sets[:, first : first + 8].view(np.uint8)
         width = block.shape[1]
         byte = (block @ _POWERS[:width]).astype(np.int64)
-        counts = np.bincount(byte * n_groups + groups.codes, minlength=256 * n_groups)
-        in_sets = _BITS @ counts.reshape(256, n_groups)
+        counts = np.bincount(byte * n_codes + groups.codes, minlength=256 * n_codes)
+        in_sets = _BITS @ counts.reshape(256, n_codes)
         covered[first : first + width, 1] = in_sets[:width]
     covered[:, 1] -= covered[:, 0]
-    return covered, sizes
+    return groups.per_group(covered), groups.per_group(sizes)

@@ -9,7 +9,7 @@ candidates are the points of a grid that is fixed beforehand, tested from ∞ do
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -33,12 +33,14 @@ from cfhelpers._ordering import (
     OrderedScores,
     Places,
     SortedScores,
+    WeightedScores,
     sort_scores,
 )
 from cfhelpers.bounds import next_staircase
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.groups import as_groups, as_pools
 from cfhelpers.metrics import FairnessMetric, Quantity, get_metric
+from cfhelpers.weights import Weighting, as_weights, use_weights, weighted_quantile
 
 ROUNDING = 1e-9  # by so much a score may lie above 1 and still count as 1
 TOLERANCE = 1e-12  # a gap of exactly c may lie this far above it in floating point
@@ -89,6 +91,8 @@ class FairThreshold:
         What was asked for.
     points_needed : int
         In every cell, for a finite threshold.
+    weighting : weights.Weighting, optional
+        What became of the weights, where there were any: points kept, and the cost.
     """
 
     threshold: np.ndarray
@@ -103,9 +107,12 @@ class FairThreshold:
     guarantee: str
     points_needed: int
     is_ratio: bool = False
+    weighting: Weighting | None = None
 
     def __str__(self) -> str:
         asked = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
+        if self.weighting is not None:
+            asked += f", {self.weighting}"
         if self.feasible:
             return f"{asked}: thresholds {np.array2string(self.threshold, precision=4)}"
         return f"{asked}: {self.why_infinite()}"
@@ -172,6 +179,9 @@ def find_threshold(
     unlabelled: tuple[ArrayLike, Any] | None = None,
     pool_sizes: Mapping[Any, int] | None = None,
     base_scores: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    weight_bound: float | None = None,
+    random_state: int = 0,
 ) -> Any:
     """The smallest threshold in [q̂, ∞] at which groups differ by at most `closeness`.
 
@@ -182,7 +192,9 @@ def find_threshold(
     y : integers (n,)
         True labels.
     groups : (n,), or several columns
-        One group per point, or one per combination of the columns.
+        One group per point, or one per combination of the columns. A boolean table
+        (n, G) has groups that may overlap, such as woman, Black, and both; a point in
+        none of them counts for q̂ alone.
     metric : str or FairnessMetric
         What is compared between groups.
     closeness : float, or several, optional
@@ -222,6 +234,16 @@ def find_threshold(
         that no calibration point has are declared by it.
     base_scores : (m,), optional
         The scores that q̂ comes from; by default those of the true labels.
+    sample_weight : (n,), optional
+        How much more common each point is in the target population than in this sample,
+        up to a common factor: survey weights, or a known shift. Without a guarantee
+        counts and q̂ are weighted, with effective sizes; that is approximate. With one,
+        points are thinned (`weights.thin`), and the promise is exact in the target.
+    weight_bound : float, optional
+        For the guarantee: the largest weight that anyone can have, declared without
+        looking at the sample.
+    random_state : int
+        The seed of the thinning.
 
     Returns
     -------
@@ -266,6 +288,9 @@ def find_threshold(
         unlabelled=unlabelled,
         pool_sizes=pool_sizes,
         base_scores=base_scores,
+        sample_weight=sample_weight,
+        weight_bound=weight_bound,
+        random_state=random_state,
     )
     results = [finished.find(value) for value in values]
     if is_several:
@@ -288,7 +313,8 @@ def frontier(
         As in `find_threshold`.
     **options
         alpha, classwise, positive_labels, guarantee, delta, grid, start, test,
-        unlabelled, pool_sizes and base_scores, as in `find_threshold`.
+        unlabelled, pool_sizes, base_scores, sample_weight, weight_bound and
+        random_state, as in `find_threshold`.
 
     Returns
     -------
@@ -296,8 +322,8 @@ def frontier(
         closeness, threshold, mean_set_size and coverage. A row's threshold is the
         answer for every c from its closeness up to that of the row before. Mean set
         size and coverage of the true label are those of the whole predictor at that
-        closeness, on the calibration data. With `classwise` there is a row wherever the
-        threshold of one label, in the column `label`, moves.
+        closeness, on the calibration data (weighted, or thinned). With `classwise` there
+        is a row wherever the threshold of one label, in the column `label`, moves.
 
     Notes
     -----
@@ -338,11 +364,32 @@ def search(
     unlabelled: tuple[ArrayLike, Any] | None = None,
     pool_sizes: Mapping[Any, int] | None = None,
     base_scores: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    weight_bound: float | None = None,
+    random_state: int = 0,
 ) -> "Search":
     """The pass behind `find_threshold` and `frontier`.
 
     Do it once, then ask the result for as many values of c as you like.
     """
+    weighting = None
+    if sample_weight is not None:
+        _check_goes_with_weights(unlabelled, pool_sizes)
+        scores = as_scores(scores)
+        n, n_classes = scores.shape
+        guarantee = one_of(guarantee, "guarantee", GUARANTEES)
+        weighting, is_kept, sample_weight = use_weights(
+            sample_weight, n, weight_bound, guarantee != Guarantee.NONE, random_state
+        )
+        y = as_labels(y, n, n_classes)[is_kept]
+        groups = as_groups(groups, n).take(is_kept)
+        if base_scores is not None:
+            base_scores = as_base_scores(base_scores, n)[is_kept]
+        scores = scores[is_kept]
+    elif weight_bound is not None:
+        raise ValueError(
+            "weight_bound: found one without sample_weight; wanted both, or neither"
+        )
     calibration = Calibration(
         scores,
         y,
@@ -352,9 +399,10 @@ def search(
         unlabelled=unlabelled,
         pool_sizes=pool_sizes,
         base_scores=base_scores,
+        sample_weight=sample_weight,
         share=False,
     )
-    return calibration.search(
+    finished = calibration.search(
         metric,
         classwise=classwise,
         guarantee=guarantee,
@@ -363,6 +411,16 @@ def search(
         start=start,
         test=test,
     )
+    return replace(finished, weighting=weighting)
+
+
+def _check_goes_with_weights(unlabelled: Any, pool_sizes: Any) -> None:
+    """Weights are for labelled points that were drawn one by one."""
+    for name, value in (("unlabelled", unlabelled), ("pool_sizes", pool_sizes)):
+        if value is not None:
+            raise ValueError(
+                f"{name}: found some together with sample_weight; wanted one or the other"
+            )
 
 
 def default_grid(top: float = 1.0) -> np.ndarray:
@@ -389,6 +447,8 @@ class Calibration:
     ----------
     scores, y, groups, alpha, positive_labels, unlabelled, pool_sizes, base_scores
         As in `find_threshold`.
+    sample_weight : (n,), optional
+        For weighted counts, without a guarantee.
     share : bool
         Keep the sorted scores for the next search. Built-in metrics share them.
     """
@@ -404,6 +464,7 @@ class Calibration:
         unlabelled: tuple[ArrayLike, Any] | None = None,
         pool_sizes: Mapping[Any, int] | None = None,
         base_scores: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         share: bool = True,
     ) -> None:
         self.scores = as_scores(scores)
@@ -415,7 +476,14 @@ class Calibration:
         if base_scores is None:
             base_scores = self.scores.ravel()[np.arange(n) * n_classes + self.y]
         alpha = as_fraction(alpha, "alpha")
-        self.base = conformal_quantile(as_base_scores(base_scores), alpha)
+        self.weights: np.ndarray | None = None
+        if sample_weight is None:
+            self.base = conformal_quantile(as_base_scores(base_scores), alpha)
+        else:
+            _check_goes_with_weights(unlabelled, pool_sizes)
+            self.weights = as_weights(sample_weight, n)
+            own = as_base_scores(base_scores, n)
+            self.base = weighted_quantile(own, self.weights, alpha)
         if unlabelled is not None:
             self._add_unlabelled(unlabelled)
         self.pools: np.ndarray | None = None
@@ -446,6 +514,11 @@ class Calibration:
         classwise = as_flag(classwise, "classwise") and metric.per_label
         level = None
         points = None
+        if guarantee != Guarantee.NONE and self.weights is not None:
+            raise ValueError(
+                "sample_weight: found some for a guarantee; wanted points that were "
+                "thinned by find_threshold or weights.thin"
+            )
         if guarantee != Guarantee.NONE:
             points = self._grid(grid, start)
             level = delta / max(len(self.labels), 1) if classwise else delta
@@ -460,6 +533,9 @@ class Calibration:
             every_label = list(range(n_classes))
             cells = self._cells(metric, self.labels, every_label, is_dependent)
             curves.append(self._curve(cells, points, level, start))
+        weights = np.ones(len(self.y))
+        if self.weights is not None:
+            weights = self.weights
         in_sets = self.scores[:, others] <= self.base
         is_hit = in_sets & (self.y[:, None] == np.asarray(others, np.int64))
         return Search(
@@ -468,12 +544,12 @@ class Calibration:
             guarantee=guarantee,
             group_names=self.groups.names,
             base=self.base,
-            n_points=len(self.y),
-            n_labelled=self.n_labelled,
+            n_points=float(weights.sum()),
+            n_labelled=float(weights[: self.n_labelled].sum()),
             n_classes=n_classes,
             classwise=classwise,
-            others_in_sets=int(np.count_nonzero(in_sets)),
-            others_hits=int(np.count_nonzero(is_hit)),
+            others_in_sets=float(weights @ np.count_nonzero(in_sets, axis=1)),
+            others_hits=float(weights @ np.count_nonzero(is_hit, axis=1)),
         )
 
     def _add_unlabelled(self, unlabelled: tuple[ArrayLike, Any]) -> None:
@@ -562,6 +638,12 @@ class Calibration:
         start: float | None,
     ) -> "Curve":
         """The answers of one threshold."""
+        if self.weights is not None:
+            weighted = WeightedScores.build(
+                self.scores, self.weights, self.base, cells.columns, cells.kinds
+            )
+            cells = replace(cells, squares=weighted.squares)
+            return first_passing_by_weight(weighted, cells)
         ordered = self._sort(cells)
         if grid is None or level is None:
             return first_passing(ordered, cells)
@@ -582,9 +664,15 @@ class Calibration:
         return Places.of(self.scores)
 
 
-def as_base_scores(values: ArrayLike) -> np.ndarray:
+def as_base_scores(values: ArrayLike, n: int | None = None) -> np.ndarray:
     """Scores (n,) for q̂, where -0.0 is 0.0."""
-    return as_float_column(values, "base_scores") + 0.0
+    scores = as_float_column(values, "base_scores") + 0.0
+    if n is not None and len(scores) != n:
+        raise ValueError(
+            f"base_scores: found {len(scores)} for {n} points with sample_weight; wanted "
+            "one each"
+        )
+    return scores
 
 
 def _as_start(start: float | None) -> float | None:
@@ -678,7 +766,7 @@ class Curve:
         cells = self.cells
         if self.level is not None and not cells.has_pairs:
             return []
-        sizes = cells.counts(self.ordered.totals).sum(axis=1)
+        sizes = cells.sizes(self.ordered.totals)
         found = []
         for family, group in np.argwhere(self._is_too_small(sizes, closeness)):
             label = None
@@ -709,7 +797,7 @@ class Curve:
         if self.level is None or needed == MANY or has_pools or not self.cells.has_pairs:
             return needed
         # Between groups of different sizes it may take a few more.
-        sizes = self.cells.counts(self.ordered.totals).sum(axis=1)
+        sizes = self.cells.sizes(self.ordered.totals)
         while self._is_too_small(np.maximum(sizes, needed), closeness).any():
             needed += 1 + needed // 50
         return needed
@@ -750,6 +838,30 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
     )
     thresholds = ordered.thresholds(all_passed)
     return Curve.build(cells, ordered, None, thresholds, all_lows, all_passed, all_hits)
+
+
+def first_passing_by_weight(ordered: WeightedScores, cells: CellMap) -> Curve:
+    """The paper's rule with weighted counts: every distinct score is a candidate."""
+    nothing = np.empty(0)
+    if math.isinf(ordered.base):
+        return Curve.build(cells, ordered, None, nothing, nothing, nothing, nothing)
+    if cells.shape[0] == 0:  # no label needs to be fair
+        return nothing_to_compare(ordered, cells, None)
+    passed = ordered.ends
+    losses = np.empty(len(passed))
+    for some, covered in ordered.covered(passed):
+        losses[some] = cells.losses(covered, ordered.totals, None).max(axis=-1)
+    lowest_before = np.minimum.accumulate(np.append(np.inf, losses[:-1]))
+    new = np.flatnonzero(losses < lowest_before)
+    return Curve.build(
+        cells,
+        ordered,
+        None,
+        ordered.thresholds(passed[new]),
+        losses[new],
+        ordered.in_sets(passed[new]),
+        ordered.hits(cells.kinds.is_true, passed[new]),
+    )
 
 
 def new_lows(
@@ -864,12 +976,13 @@ class Search:
     guarantee: str
     group_names: list[Any]
     base: float
-    n_points: int
-    n_labelled: int
+    n_points: float  # or the sum of their weights; so below
+    n_labelled: float
     n_classes: int
     classwise: bool
-    others_in_sets: int  # for the labels that keep q̂: pairs (point, label) in the sets,
-    others_hits: int  # and true labels covered
+    others_in_sets: float  # for the labels that keep q̂: pairs (point, label) in the sets,
+    others_hits: float  # and true labels covered
+    weighting: Weighting | None = None
 
     def find(self, closeness: float | None = None) -> FairThreshold:
         """The answer of `find_threshold` for one closeness."""
@@ -911,6 +1024,7 @@ class Search:
             guarantee=str(self.guarantee),
             points_needed=max(needed, default=0),
             is_ratio=self.metric.is_ratio,
+            weighting=self.weighting,
         )
 
     def frontier(self) -> pd.DataFrame:
@@ -925,8 +1039,8 @@ class Search:
             losses.append(curve.losses[own])
             thresholds.append(curve.thresholds[own])
         all_losses = np.concatenate([*losses, np.empty(0)])
-        in_sets = np.full(len(all_losses), self.others_in_sets)
-        hits = np.full(len(all_losses), self.others_hits)
+        in_sets = np.full(len(all_losses), float(self.others_in_sets))
+        hits = np.full(len(all_losses), float(self.others_hits))
         for curve in self.curves:
             # Where each threshold stands when the row's closeness is asked of all labels.
             own_in_sets, own_hits = curve.sizes_at(curve.step(all_losses))

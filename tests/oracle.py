@@ -51,6 +51,19 @@ class Metric:
         return -1 if self.ratio else 1
 
 
+class Overlapping:
+    """Groups 0..G-1 as a boolean table (n, G); `g == a` is the a-th column."""
+
+    def __init__(self, table):
+        self.table = np.asarray(table)
+
+    def __eq__(self, a):
+        return self.table[:, a]
+
+    def tolist(self):
+        return list(range(self.table.shape[1]))
+
+
 def metric(name):
     return Metric(name, ratio=name == "disparate_impact")
 
@@ -262,7 +275,8 @@ def search(
     grid=None,
 ):
     """The answer that `find_threshold` must give."""
-    scores, y, g = np.asarray(scores, np.float64), np.asarray(y), np.asarray(g)
+    scores, y = np.asarray(scores, np.float64), np.asarray(y)
+    g = g if isinstance(g, Overlapping) else np.asarray(g)
     n, n_classes = scores.shape
     true_scores = scores[np.arange(n), y]
     base = quantile(true_scores, alpha)
@@ -424,3 +438,65 @@ def raps_row(probs, u=None, *, penalty, k_reg):
         s + penalty * max(rank[label] - k_reg, 0)
         for label, s in enumerate(aps_row(probs, u))
     ]
+
+
+def weighted_quantile(true_scores, weights, alpha):
+    """The first score up to which n times the share of the weights is (n + 1)(1 - α).
+
+    n is the effective size (Σw)²/Σw².
+    """
+    size = weights.sum() ** 2 / (weights**2).sum()
+    for score in sorted(set(true_scores.tolist())):
+        share = weights[true_scores <= score].sum() / weights.sum()
+        if size * share >= (size + 1) * (1 - alpha) - 1e-9:
+            return score
+    return math.inf
+
+
+def weighted_interval(column, cell, threshold, weights):
+    """[k/(n + 1), (k + 1)/(n + 1)], n the cell's effective size and k/n its share."""
+    own = weights[cell]
+    if len(own) == 0:
+        return 0.0, 1.0
+    size = own.sum() ** 2 / (own**2).sum()
+    hits = size * own[column[cell] <= threshold].sum() / own.sum()
+    return hits / (size + 1), (hits + 1) / (size + 1)
+
+
+def weighted_loss(metric, scores, y, g, label, threshold, weights):
+    """The gap, or minus the ratio, of one label at one threshold below infinity."""
+    column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
+    worst = -math.inf
+    for keep in metric.filters:
+        ends = []
+        for a in sorted(set(g.tolist())):
+            cell = keep(y, g, a, label)
+            low, high = weighted_interval(column, cell, threshold, weights)
+            if metric.name in PREDICTIVE:
+                positive = cell & (y == label)
+                low_e, high_e = weighted_interval(column, positive, threshold, weights)
+                where = np.where(y == label, 0.0, math.inf)
+                low_p, high_p = weighted_interval(where, cell, 1.0, weights)
+                upper = high_e * high_p / low if low > 0 else math.inf
+                low, high = low_e * low_p / high, upper
+                if metric.name.endswith("proxy"):
+                    low, high = low - high_p, high - low_p
+            ends.append((low, high))
+        highest = max(high for _, high in ends)
+        lowest = min(low for low, _ in ends)
+        value = -lowest / highest if metric.ratio else highest - lowest
+        worst = max(worst, value)
+    return worst
+
+
+def weighted_threshold(metric, scores, y, g, label, closeness, alpha, weights):
+    """The paper's rule with weighted counts, for one label's own threshold."""
+    base = weighted_quantile(scores[np.arange(len(y)), y], weights, alpha)
+    column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
+    for threshold in sorted({base, *column[column > base].tolist()}):
+        if math.isinf(threshold):
+            break
+        loss = weighted_loss(metric, scores, y, g, label, threshold, weights)
+        if loss <= metric.sign * closeness + TOLERANCE:
+            return threshold
+    return math.inf
