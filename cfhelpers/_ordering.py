@@ -20,6 +20,7 @@ from cfhelpers.bounds import (
     equal_full_loss,
     full_losses,
     hypergeometric_bounds,
+    maurer_pontil,
 )
 from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, Shares, group_masks
 from cfhelpers.conformal import round_down
@@ -206,11 +207,16 @@ class CellMap:
                 n_codes = len(self.memberships)
             shape = (len(self.columns), 2, n_codes)
             by_code = covered.reshape(*covered.shape[:-1], *shape)
+            by_group = counts_per_group(by_code, self.memberships)
+            at_least = None
+            if self.metric.is_size:  # columns are the smallest score, the second, …
+                at_least = by_group.sum(axis=-2)
             return CellCounts(
-                counts_per_group(by_code, self.memberships),
+                by_group,
                 counts_per_group(totals.reshape(shape), self.memberships),
                 EQUAL_DIFFERENT,
                 self.group_names,
+                at_least=at_least,
             )
         shape = (len(self.labels), len(self.metric.filters), n_groups)
         in_cell = np.zeros((len(totals), math.prod(shape)), np.int64)
@@ -255,6 +261,9 @@ class CellMap:
             return np.array([metric.no_loss])
         if self._has_staircase(level):
             return full_losses(sizes, level, metric.is_ratio, pools)
+        if metric.is_mean:
+            lower, _ = maurer_pontil(1.0, 0.0, sizes, level / 2)
+            return metric.loss(1.0, lower)
         bounds_per_pair = 4 if metric.is_proxy else 2
         if pools is None:
             lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
@@ -280,7 +289,8 @@ class CellMap:
 
     def _has_staircase(self, level: float) -> bool:
         """Whether groups are compared by a staircase, not by two bounds."""
-        return not (self.metric.is_proxy or self.is_dependent or level > LARGEST_LEVEL)
+        has_none = self.metric.is_proxy or self.metric.is_mean
+        return not (has_none or self.is_dependent or level > LARGEST_LEVEL)
 
     def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
         """Loss of every label at ∞: coverages are 1, predictive values the priors."""
@@ -321,8 +331,11 @@ def _moves_by_group(
     is_equal = kind // n_groups % 2 == 0
     group = kind % n_groups
     if not metric.per_label:
-        zeros = np.zeros(is_equal.sum(), np.int64)
-        return kind[is_equal], np.stack([zeros, zeros, group[is_equal]], axis=1)
+        counts = is_equal
+        if metric.is_size:
+            counts = kind < 2 * n_groups  # every point has a smallest score
+        zeros = np.zeros(counts.sum(), np.int64)
+        return kind[counts], np.stack([zeros, zeros, group[counts]], axis=1)
     kinds = []
     moves = []
     for filter_at, condition in enumerate(metric.conditions):

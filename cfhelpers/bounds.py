@@ -67,6 +67,41 @@ def _beta_quantiles(
     return lower, upper
 
 
+def maurer_pontil(
+    means: ArrayLike, variances: ArrayLike, trials: ArrayLike, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """One-sided bounds for the mean of numbers from 0 to 1, from their variance.
+
+    Each bound is wrong with probability at most `level` (Maurer and Pontil 2009).
+
+    Parameters
+    ----------
+    means, variances : arrays that broadcast
+        Of the numbers seen; the variance with n - 1 in the denominator.
+    trials : integers
+        How many numbers there are.
+    level : float
+
+    Returns
+    -------
+    lower, upper : arrays of float
+        From 0 to 1; 0 and 1 where there are fewer than two numbers.
+
+    Examples
+    --------
+    >>> lower, upper = maurer_pontil(0.5, 0.05, 1000, 0.05)
+    >>> round(float(lower), 3), round(float(upper), 3)
+    (0.472, 0.528)
+    """
+    n = np.asarray(trials, np.float64)
+    log = math.log(2 / level)
+    safe = np.maximum(n, 2.0)
+    width = np.sqrt(2 * np.asarray(variances) * log / safe) + 7 * log / (3 * (safe - 1))
+    width = np.where(n < 2, np.inf, width)
+    middle = np.where(n < 2, 0.5, means)
+    return np.maximum(middle - width, 0.0), np.minimum(middle + width, 1.0)
+
+
 _HALVINGS = 60  # after so many an interval of length 1 is narrower than a float can tell
 
 

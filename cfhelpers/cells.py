@@ -19,6 +19,7 @@ from cfhelpers.bounds import (
     LARGEST_LEVEL,
     clopper_pearson,
     hypergeometric_bounds,
+    maurer_pontil,
     staircase_losses,
 )
 from cfhelpers.conformal import prediction_sets, round_down
@@ -29,6 +30,8 @@ EQUAL_DIFFERENT = (Condition.EQUAL, Condition.DIFFERENT)
 _POWERS = 2 ** np.arange(8, dtype=np.uint8)
 # Whether each of eight labels is in the set that a byte stands for, (8, 256).
 _BITS = ((np.arange(256) & _POWERS[:, None].astype(int)) > 0).astype(np.int64)
+# Whether a byte stands for a set of so many labels, (9, 256).
+_OF_SIZE = (_BITS.sum(axis=0) == np.arange(9)[:, None]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class CellCounts:
     group_names : list
     is_dependent : bool
         Whether a point is in two groups, so that their counts depend on each other.
+    at_least : integers (…, labels, groups), optional
+        Points whose set holds at least one label, at least two, and so on, up to all.
+        Counts without it serve no metric of sizes.
     """
 
     covered: np.ndarray
@@ -55,6 +61,7 @@ class CellCounts:
     conditions: tuple[Any, ...]
     group_names: list[Any]
     is_dependent: bool = False
+    at_least: np.ndarray | None = None
 
     @classmethod
     def from_sets(
@@ -71,9 +78,14 @@ class CellCounts:
         alone (by default all), and the other labels count no points.
         """
         if metric is None or metric.is_built_in:
-            covered, sizes = _count_sets(sets, y, groups)
+            covered, sizes, at_least = _count_sets(sets, y, groups)
             return cls(
-                covered, sizes, EQUAL_DIFFERENT, groups.names, groups.is_overlapping
+                covered,
+                sizes,
+                EQUAL_DIFFERENT,
+                groups.names,
+                groups.is_overlapping,
+                at_least,
             )
         n_classes = sets.shape[1]
         shape = (n_classes, len(metric.filters), len(groups))
@@ -140,7 +152,14 @@ class CellCounts:
             self.conditions,
             self.group_names,
             self.is_dependent or other.is_dependent,
+            self._sum_at_least(other),
         )
+
+    def _sum_at_least(self, other: "CellCounts") -> np.ndarray | None:
+        """Sizes of the sets of both, where both are known."""
+        if self.at_least is None or other.at_least is None:
+            return None
+        return self.at_least + other.at_least
 
     @property
     def n_points(self) -> np.ndarray:
@@ -169,6 +188,8 @@ class CellCounts:
         """The same, whether groups overlap or not."""
         every_label = list(range(len(self.sizes)))
         chosen = every_label if labels is None else list(labels)
+        if metric.is_size:
+            return self._size_shares(metric)
         if not metric.per_label:
             trials = self.n_points[None, None]
             hits = self.hits[..., None, None, :]
@@ -191,6 +212,37 @@ class CellCounts:
             self._of_filters(sizes, metric),
             chosen,
             self.group_names,
+        )
+
+    def _size_shares(self, metric: FairnessMetric) -> "Shares":
+        """Sets of one label among all sets; or sizes, each as a share of all labels."""
+        if self.at_least is None:
+            raise ValueError(
+                f"metric: found {metric.name!r}, which needs the size of every set; "
+                "these counts do not have it"
+            )
+        n_classes = self.at_least.shape[-2]
+        n = self.n_points
+        if not metric.is_mean:
+            hits = self.at_least[..., 0, :].copy()
+            if n_classes > 1:
+                hits -= self.at_least[..., 1, :]
+            spread = None
+        else:
+            hits = self.at_least.sum(axis=-2) / n_classes
+            # The sum of squared sizes: a set of size k counts 1 + 3 + … + (2k - 1) = k².
+            odd = 2 * np.arange(n_classes)[:, None] + 1
+            squares = (odd * self.at_least).sum(axis=-2) / n_classes**2
+            excess = squares - np.square(hits) / np.maximum(n, 1)
+            spread = np.maximum(excess, 0.0) / np.maximum(n - 1, 1)
+            spread = spread[..., None, None, :]
+        return Shares(
+            metric,
+            hits[..., None, None, :],
+            n[None, None],
+            [None],
+            self.group_names,
+            spread=spread,
         )
 
     def _of_filters(self, counts: np.ndarray, metric: FairnessMetric) -> np.ndarray:
@@ -225,6 +277,7 @@ class Shares:
     prior_trials: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
     pools: np.ndarray | None = None  # points per group in the pool they were drawn from
     is_dependent: bool = False  # whether a point may be in two groups
+    spread: np.ndarray | None = None  # of means: the variance within every cell
 
     @property
     def values(self) -> np.ndarray:
@@ -286,6 +339,8 @@ class Shares:
 
         The proxy's bounds rest on two each, which share the level.
         """
+        if self.metric.is_mean:
+            return self._mean_bounds(level)
         if self.pools is not None:
             return hypergeometric_bounds(self.hits, self.trials, self.pools, level)
         if not self.metric.is_proxy:
@@ -295,6 +350,15 @@ class Shares:
             self.prior_hits, self.prior_trials, level / 2
         )
         return lower - prior_upper, upper - prior_lower
+
+    def _mean_bounds(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """For means. Where the variance is not known it is the largest possible one."""
+        n = np.maximum(self.trials, 1)
+        means = self.hits / n
+        variances = means * (1 - means) * n / np.maximum(n - 1, 1)
+        if self.spread is not None and self.spread.shape == self.hits.shape:
+            variances = self.spread
+        return maurer_pontil(means, variances, self.trials, level)
 
     def rank_losses(self) -> np.ndarray:
         """The paper's loss: the largest upper bound against the smallest lower."""
@@ -308,7 +372,8 @@ class Shares:
         independent between groups. The proxy's, or those of overlapping cells, are not.
         """
         is_dependent = is_dependent or self.is_dependent
-        needs_bounds = self.metric.is_proxy or is_dependent or level > LARGEST_LEVEL
+        has_no_staircase = self.metric.is_proxy or self.metric.is_mean
+        needs_bounds = has_no_staircase or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
             losses = self.confidence_losses(level)
         else:
@@ -404,8 +469,11 @@ def group_masks(
 
 def _count_sets(
     sets: np.ndarray, y: np.ndarray, groups: Groups
-) -> tuple[np.ndarray, np.ndarray]:
-    """Covered and all points (K, 2, groups): true label equal, different."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covered and all points (K, 2, groups): true label equal, different.
+
+    And points whose set holds at least one label, at least two, … (K, groups).
+    """
     n_classes = sets.shape[1]
     n_codes = groups.n_codes
     own_cell = y * n_codes + groups.codes
@@ -428,4 +496,13 @@ def _count_sets(
         in_sets = _BITS @ counts.reshape(256, n_codes)
         covered[first : first + width, 1] = in_sets[:width]
     covered[:, 1] -= covered[:, 0]
-    return groups.per_group(covered), groups.per_group(sizes)
+    if n_classes <= 8:
+        of_size = _OF_SIZE @ counts.reshape(256, n_codes)
+    else:
+        size = np.count_nonzero(sets, axis=1)
+        by_size = np.bincount(
+            size * n_codes + groups.codes, minlength=(n_classes + 1) * n_codes
+        )
+        of_size = by_size.reshape(n_classes + 1, n_codes)
+    at_least = of_size[: n_classes + 1][::-1].cumsum(axis=0)[::-1][1:]
+    return groups.per_group(covered), groups.per_group(sizes), groups.per_group(at_least)

@@ -6,10 +6,12 @@ move only at calibration scores, so those above q̂, q̂ itself and ∞ are the 
 candidates are the points of a grid that is fixed beforehand, tested from ∞ downwards.
 """
 
+import copy
+import functools
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -93,6 +95,9 @@ class FairThreshold:
         In every cell, for a finite threshold.
     weighting : weights.Weighting, optional
         What became of the weights, where there were any: points kept, and the cost.
+    bounds : dict of metric -> float64 (K,)
+        For several metrics together: the bound of each. `bound`, `closeness` and
+        `is_ratio` are then those of the first.
     """
 
     threshold: np.ndarray
@@ -108,9 +113,12 @@ class FairThreshold:
     points_needed: int
     is_ratio: bool = False
     weighting: Weighting | None = None
+    bounds: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __str__(self) -> str:
         asked = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
+        if self.bounds:  # the name says what each is within
+            asked = f"{self.metric} (guarantee: {self.guarantee})"
         if self.weighting is not None:
             asked += f", {self.weighting}"
         if self.feasible:
@@ -165,8 +173,8 @@ def find_threshold(
     scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metric: str | FairnessMetric,
-    closeness: float | Sequence[float] | None = None,
+    metric: str | FairnessMetric | Sequence[str | FairnessMetric],
+    closeness: float | Sequence[float] | Mapping[str, float] | None = None,
     *,
     alpha: float = 0.1,
     classwise: bool = False,
@@ -195,12 +203,14 @@ def find_threshold(
         One group per point, or one per combination of the columns. A boolean table
         (n, G) has groups that may overlap, such as woman, Black, and both; a point in
         none of them counts for q̂ alone.
-    metric : str or FairnessMetric
-        What is compared between groups.
+    metric : str or FairnessMetric, or several
+        What is compared between groups. Several of them, such as
+        ("equal_opportunity", "set_size"), must all hold at the one threshold; with a
+        guarantee they do not share `delta`.
     closeness : float, or several, optional
         The largest difference allowed, or the smallest ratio; by default .1, for ratios
         .8. Several values that were declared beforehand share `delta`, and give a result
-        each.
+        each. For several metrics: a number for all differences, or a dict by metric.
     alpha : float
         The sets cover the true label with probability at least 1 - alpha.
     classwise : bool
@@ -262,16 +272,18 @@ def find_threshold(
     >>> found.feasible
     True
     """
-    metric = get_metric(metric)
-    is_several = closeness is not None and np.ndim(closeness) > 0
+    metrics, together = _several_metrics(metric, closeness)
+    is_several = not together and closeness is not None and np.ndim(closeness) > 0
     given: list[Any] = [closeness]
-    if is_several:
+    if together:
+        given = together[:1]
+    elif is_several:
         given = np.asarray(closeness).tolist()
     if not given:
         raise ValueError("closeness: found none; wanted at least one value")
     values = []
     for value in given:
-        values.append(metric.allowed(value))
+        values.append(metrics[0].allowed(value))
     finished = search(
         scores,
         y,
@@ -291,6 +303,7 @@ def find_threshold(
         sample_weight=sample_weight,
         weight_bound=weight_bound,
         random_state=random_state,
+        together=together,
     )
     results = [finished.find(value) for value in values]
     if is_several:
@@ -298,11 +311,42 @@ def find_threshold(
     return results[0]
 
 
+def _several_metrics(
+    metric: Any, closeness: Any
+) -> tuple[list[FairnessMetric], list[float]]:
+    """The metrics asked for, and what is allowed of each where there are several."""
+    if not isinstance(metric, list | tuple):
+        return [get_metric(metric)], []
+    metrics = [get_metric(each) for each in metric]
+    names = [each.name for each in metrics]
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"metric: found {names}; wanted one, or several different ones")
+    for each in metrics:
+        if each.quantity == Quantity.PPV:
+            raise ValueError(
+                f"metric: found {each.name!r} among several; it can fail at every "
+                "threshold, so it is searched alone"
+            )
+    if closeness is not None and not isinstance(closeness, Mapping):
+        if np.ndim(closeness) > 0:
+            raise ValueError(
+                f"closeness: found {closeness!r} for several metrics; wanted a number, "
+                "or a dict by metric"
+            )
+        differences = [each.name for each in metrics if not each.is_ratio]
+        closeness = dict.fromkeys(differences or names, closeness)
+    given = dict(closeness or {})
+    for name in given:
+        if name not in names:
+            raise ValueError(f"closeness: found {name!r}; wanted some of {names}")
+    return metrics, [each.allowed(given.get(each.name)) for each in metrics]
+
+
 def frontier(
     scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metric: str | FairnessMetric,
+    metric: str | FairnessMetric | Sequence[str | FairnessMetric],
     **options: Any,
 ) -> pd.DataFrame:
     """The price of fairness: the answer of `find_threshold` for every closeness at once.
@@ -351,7 +395,7 @@ def search(
     scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metric: str | FairnessMetric,
+    metric: str | FairnessMetric | Sequence[str | FairnessMetric],
     *,
     alpha: float = 0.1,
     classwise: bool = False,
@@ -367,10 +411,12 @@ def search(
     sample_weight: ArrayLike | None = None,
     weight_bound: float | None = None,
     random_state: int = 0,
+    together: Sequence[float] = (),
 ) -> "Search":
     """The pass behind `find_threshold` and `frontier`.
 
-    Do it once, then ask the result for as many values of c as you like.
+    Do it once, then ask the result for as many values of c as you like. For several
+    metrics `together` has what is allowed of each; by default the same of all.
     """
     weighting = None
     if sample_weight is not None:
@@ -410,6 +456,7 @@ def search(
         grid=grid,
         start=start,
         test=test,
+        together=together,
     )
     return replace(finished, weighting=weighting)
 
@@ -490,11 +537,12 @@ class Calibration:
         if pool_sizes is not None:
             self._set_pools(pool_sizes)
         self.share = share
+        self.is_ranked = False
         self._sorted: dict[tuple[int, ...], SortedScores] = {}
 
     def search(
         self,
-        metric: str | FairnessMetric,
+        metric: str | FairnessMetric | Sequence[str | FairnessMetric],
         *,
         classwise: bool = False,
         guarantee: str = "none",
@@ -502,9 +550,34 @@ class Calibration:
         grid: ArrayLike | None = None,
         start: float | None = None,
         test: str = "staircase",
+        together: Sequence[float] = (),
     ) -> "Search":
-        """Everything about one metric: ask it for a closeness, or the frontier."""
+        """Everything about one metric: ask it for a closeness, or the frontier.
+
+        Several metrics are searched together, each with what `together` allows.
+        """
+        if isinstance(metric, list | tuple):
+            metrics, _ = _several_metrics(metric, None)
+            options = {"guarantee": guarantee, "delta": delta, "grid": grid}
+            if as_flag(classwise, "classwise"):
+                raise ValueError(
+                    "classwise: found True for several metrics; wanted False: one "
+                    "threshold serves them all"
+                )
+            return self._search_together(
+                metrics, list(together), start=start, test=test, **options
+            )
         metric = get_metric(metric)
+        if metric.is_size and not self.is_ranked:
+            self._check_has_sizes(metric)
+            return self._ranked.search(
+                metric,
+                guarantee=guarantee,
+                delta=delta,
+                grid=grid,
+                start=start,
+                test=test,
+            )
         self._check_needs_no_labels(metric)
         delta = as_fraction(delta, "delta")
         guarantee = one_of(guarantee, "guarantee", GUARANTEES)
@@ -552,6 +625,96 @@ class Calibration:
             others_hits=float(weights @ np.count_nonzero(is_hit, axis=1)),
         )
 
+    def _search_together(
+        self,
+        metrics: list[FairnessMetric],
+        allowed: list[float],
+        *,
+        guarantee: str,
+        delta: float,
+        grid: ArrayLike | None,
+        start: float | None,
+        test: str,
+    ) -> "Search":
+        """One threshold at which several metrics hold, each within its own closeness.
+
+        The loss is by how much the worst of them exceeds what is allowed of it, plus what
+        is allowed of the first: it is within the first one's closeness if and only if all
+        are within theirs.
+        """
+        if self.weights is not None:
+            raise ValueError(
+                "sample_weight: found some for several metrics without a guarantee; "
+                "wanted guarantee='fixed-sequence', which thins"
+            )
+        if not allowed:
+            if len({metric.compare for metric in metrics}) > 1:
+                raise ValueError(
+                    "metric: found differences and ratios; wanted one kind, so that one "
+                    "closeness is for all"
+                )
+            allowed = [metrics[0].default_closeness] * len(metrics)
+        first = metrics[0]
+        limits = [m.closeness(c) for m, c in zip(metrics, allowed, strict=True)]
+        pass_over = functools.partial(
+            self.search,
+            guarantee=guarantee,
+            delta=delta,
+            grid=grid,
+            start=start,
+            test=test,
+        )
+        parts = [pass_over(metric) for metric in metrics]
+        level = None
+        if one_of(guarantee, "guarantee", GUARANTEES) != Guarantee.NONE:
+            level = as_fraction(delta, "delta")
+            thresholds = self._grid(grid, _as_start(start))
+        else:
+            above = self.scores[(self.scores > self.base) & np.isfinite(self.scores)]
+            thresholds = np.unique(np.append(above.astype(np.float64), self.base))
+            thresholds = thresholds[np.isfinite(thresholds)]
+        worst = np.full(len(thresholds), -np.inf)
+        for part, limit in zip(parts, limits, strict=True):
+            losses = _losses_at(part.curves[0], thresholds, level)
+            worst = np.maximum(worst, losses - limit + limits[0])
+        curve = _curve_of_losses(parts[0].curves[0], thresholds, worst, level)
+        told = [f"{m.name} within {c:g}" for m, c in zip(metrics, allowed, strict=True)]
+        return replace(
+            parts[0],
+            curves=[curve],
+            metric=replace(first, name=" and ".join(told)),
+            parts=tuple(zip(parts, allowed, strict=True)),
+        )
+
+    def _check_has_sizes(self, metric: FairnessMetric) -> None:
+        """Sizes of sets have no weighted counts, and means no exact pools."""
+        if self.weights is not None:
+            raise ValueError(
+                f"sample_weight: found some for {metric.name} without a guarantee; "
+                "wanted guarantee='fixed-sequence', which thins"
+            )
+        if metric.is_mean and self.pools is not None:
+            raise ValueError(
+                f"pool_sizes: found some for {metric.name}; they are for shares of points"
+            )
+
+    @cached_property
+    def _ranked(self) -> "Calibration":
+        """The same points with each one's scores ascending, whichever label they are of.
+
+        A set holds at least j labels if the j-th smallest score is at most λ. The true
+        label is the place of its score.
+        """
+        order = np.argsort(self.scores, axis=1, kind="stable")
+        place = (order == self.y[:, None]).argmax(axis=1)
+        other = copy.copy(self)
+        other.__dict__.pop("_places", None)
+        other.scores = np.take_along_axis(self.scores, order, axis=1)
+        other.y = np.where(self.y < 0, -1, place)
+        other.is_ranked = True
+        other._sorted = {}
+        return other
+
     def _add_unlabelled(self, unlabelled: tuple[ArrayLike, Any]) -> None:
         """More points, with y = -1: groups that occur only among them count too."""
         if not isinstance(unlabelled, tuple | list) or len(unlabelled) != 2:
@@ -595,8 +758,8 @@ class Calibration:
             if is_given and metric.needs_labels:
                 raise ValueError(
                     f"{name}: found some for {metric.name}; they are for "
-                    "demographic_parity and disparate_impact, which do not look at the "
-                    "true label"
+                    "demographic_parity, disparate_impact and sizes, which do not "
+                    "look at the true label"
                 )
 
     def _grid(self, grid: ArrayLike | None, start: float | None) -> np.ndarray:
@@ -644,6 +807,12 @@ class Calibration:
             )
             cells = replace(cells, squares=weighted.squares)
             return first_passing_by_weight(weighted, cells)
+        if cells.metric.is_size and (grid is None or level is None):
+            ones = np.ones(len(self.y))
+            counted = WeightedScores.build(
+                self.scores, ones, self.base, cells.columns, cells.kinds
+            )
+            return first_passing_by_weight(counted, cells)
         ordered = self._sort(cells)
         if grid is None or level is None:
             return first_passing(ordered, cells)
@@ -864,6 +1033,40 @@ def first_passing_by_weight(ordered: WeightedScores, cells: CellMap) -> Curve:
     )
 
 
+def _losses_at(curve: "Curve", thresholds: np.ndarray, level: float | None) -> np.ndarray:
+    """The largest loss over labels at every threshold, ascending."""
+    losses = np.full(len(thresholds), curve.cells.metric.no_loss)
+    if level is not None and not curve.cells.has_pairs:
+        return losses
+    passed = curve.ordered.passed(thresholds)
+    for some, covered in curve.ordered.covered(passed):
+        of_labels = curve.cells.losses(covered, curve.ordered.totals, level)
+        losses[some] = of_labels.max(axis=-1, initial=curve.cells.metric.no_loss)
+    return losses
+
+
+def _curve_of_losses(
+    first: "Curve", thresholds: np.ndarray, losses: np.ndarray, level: float | None
+) -> "Curve":
+    """The curve from losses at all candidates, sizes and coverages by the first's order.
+
+    With a level the walk comes down from the top; else every new low is an answer.
+    """
+    if level is not None:
+        no_loss = first.cells.metric.no_loss
+        reached = np.maximum(np.maximum.accumulate(losses[::-1])[::-1], no_loss)
+        new = np.flatnonzero(reached < np.append(np.inf, reached[:-1]))
+    else:
+        reached = losses
+        before = np.minimum.accumulate(np.append(np.inf, losses))[:-1]
+        new = np.flatnonzero(losses < before)
+    passed = first.ordered.passed(thresholds[new])
+    hits = first.ordered.hits(first.cells.kinds.is_true, passed)
+    return Curve.build(
+        first.cells, first.ordered, level, thresholds[new], reached[new], passed, hits
+    )
+
+
 def new_lows(
     order: np.ndarray,
     shift: int,
@@ -983,6 +1186,7 @@ class Search:
     others_in_sets: float  # for the labels that keep q̂: pairs (point, label) in the sets,
     others_hits: float  # and true labels covered
     weighting: Weighting | None = None
+    parts: tuple[tuple["Search", float], ...] = ()  # metrics together, and closeness
 
     def find(self, closeness: float | None = None) -> FairThreshold:
         """The answer of `find_threshold` for one closeness."""
@@ -1008,9 +1212,20 @@ class Search:
             [curve.best_finite for curve in self.curves], default=self.metric.no_loss
         )
         smallest = math.nan
-        if math.isfinite(self.base) and math.isfinite(reached):
+        is_one_scale = len({allowed for _, allowed in self.parts}) < 2
+        if math.isfinite(self.base) and math.isfinite(reached) and is_one_scale:
             smallest = float(self.metric.closeness(reached))
         needed = [curve.points_needed(closeness) for curve in self.curves]
+        bounds = {}
+        for part, own_closeness in self.parts:
+            own = part.curves[0]
+            own_bound = np.full(self.n_classes, np.nan)
+            places = own.cells.labels if part.metric.per_label else slice(None)
+            own_bound[places] = part.metric.closeness(own.bounds(float(threshold[0])))
+            bounds[part.metric.name] = own_bound
+            needed.append(own.points_needed(own_closeness))
+            if not feasible and part is not self.parts[0][0]:
+                blocking_cells += own.blocking_cells(own_closeness)
         return FairThreshold(
             threshold=threshold,
             base_threshold=self.base,
@@ -1025,6 +1240,7 @@ class Search:
             points_needed=max(needed, default=0),
             is_ratio=self.metric.is_ratio,
             weighting=self.weighting,
+            bounds=bounds,
         )
 
     def frontier(self) -> pd.DataFrame:
