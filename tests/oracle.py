@@ -195,7 +195,7 @@ def size_losses(metric, scores, g, thresholds, level):
         if level is not None and is_share and not needs_bounds(metric, cells, level):
             hits = [sum(own) for own in values]
             sizes = [len(own) for own in values]
-            losses.append(oracle_staircase.loss(hits, sizes, level))
+            losses.append(oracle_staircase.loss(hits, sizes, level, False))
             continue
         ends = [mean_interval(metric, own, level) for own in values]
         pairs = [
