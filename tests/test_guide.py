@@ -68,6 +68,18 @@ def test_the_base_predictor_has_the_stated_size(guide):
     )
 
 
+def test_sizes_of_mondrian_sets_on_credit_are_those_of_the_summary(guide):
+    data = load_dataset("credit")
+    probabilities, parts = credit_probabilities()
+    rows = parts == "calibration"
+    by_group = FairConformalClassifier(per_group=True, random_state=0)
+    by_group.fit(probabilities[rows], data.y[rows], data.groups[rows])
+    sizes = by_group.summary_["mean set size"]
+    stated = f"Mondrian sets have {sizes.iloc[0]:.2f} labels, and the fair ones "
+    stated += f"without groups {sizes.iloc[1]:.2f}"
+    assert stated in " ".join(guide.split())
+
+
 def test_points_needed_are_the_least_with_which_a_finite_threshold_passes(guide):
     closeness = re.search(r"\| closeness \| (.*) \|", guide)[1].split(" | ")
     points = re.search(r"\| points per cell, one threshold \| (.*) \|", guide)[1].split(
