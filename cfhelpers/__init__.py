@@ -7,10 +7,20 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "FairConformalClassifier": "cfhelpers.predictor",
+    "FairConformalRegressor": "cfhelpers.regression",
     "audit": "cfhelpers.auditing",
     "load_dataset": "cfhelpers.datasets",
+    "Monitor": "cfhelpers.monitoring",
+    "plan": "cfhelpers.planning",
 }
-__all__ = ["FairConformalClassifier", "audit", "load_dataset"]
+__all__ = [
+    "FairConformalClassifier",
+    "FairConformalRegressor",
+    "Monitor",
+    "audit",
+    "load_dataset",
+    "plan",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,11 +20,13 @@ from cfhelpers.bounds import (
     equal_full_loss,
     full_losses,
     hypergeometric_bounds,
+    maurer_pontil,
 )
 from cfhelpers.cells import EQUAL_DIFFERENT, CellCounts, Shares, group_masks
 from cfhelpers.conformal import round_down
-from cfhelpers.groups import Groups
+from cfhelpers.groups import Groups, counts_per_group
 from cfhelpers.metrics import Condition, FairnessMetric, Quantity
+from cfhelpers.weights import weighted_prior_losses, weighted_rank_losses
 
 BATCH = 1_000_000  # kinds · thresholds that are counted in one go
 
@@ -94,13 +96,15 @@ class Kinds:
     def by_group(cls, y: np.ndarray, groups: Groups, columns: list[int]) -> "Kinds":
         """A kind per (column, true label equal or not, group): for built-in metrics.
 
-        Points without a label, y = -1, are different from every label.
+        Where groups overlap, a combination of groups stands in a group's place. Points
+        without a label, y = -1, are different from every label.
         """
+        n_codes = groups.n_codes
         nobody = max(int(y.max()), *columns) + 1
         rows = np.where(y < 0, nobody, y)
         is_different = np.arange(nobody + 1) != np.asarray(columns)[:, None]
-        first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * len(groups)
-        is_true = np.tile(np.repeat([1, 0], len(groups)), len(columns))
+        first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * n_codes
+        is_true = np.tile(np.repeat([1, 0], n_codes), len(columns))
         codes = np.ascontiguousarray(groups.codes, np.int64)
         return cls(rows, codes, first_kind, is_true)
 
@@ -123,6 +127,8 @@ class CellMap:
     shape: tuple[int, int, int]  # families, parts, groups
     pools: np.ndarray | None  # points per group in the pool that they were drawn from
     is_dependent: bool  # whether the counts of two groups may depend on each other
+    memberships: np.ndarray | None = None  # (codes, groups), where groups overlap
+    squares: np.ndarray | None = None  # of the weights, summed by kind; None: no weights
 
     @classmethod
     def build(
@@ -137,7 +143,10 @@ class CellMap:
     ) -> "CellMap":
         if metric.is_built_in:
             kinds = Kinds.by_group(y, groups, columns)
-            kind_of_move, moves = _moves_by_group(metric, labels, columns, len(groups))
+            kind_of_move, moves = _moves_by_group(metric, labels, columns, groups.n_codes)
+            kind_of_move, moves = _moves_of_members(
+                kind_of_move, moves, groups.memberships
+            )
         else:
             kinds, kind_of_move, moves = _own_kinds(metric, labels, columns, y, groups)
         n_families = len(labels) * len(metric.filters)
@@ -157,7 +166,12 @@ class CellMap:
             moves=moves,
             shape=(n_families, n_parts, len(groups)),
             pools=pools,
-            is_dependent=is_dependent or _is_overlapping(metric, kind_of_move, moves),
+            is_dependent=(
+                is_dependent
+                or groups.is_overlapping
+                or _is_overlapping(metric, kind_of_move, moves)
+            ),
+            memberships=groups.memberships,
         )
 
     @property
@@ -172,20 +186,37 @@ class CellMap:
 
     def counts(self, of_kinds: np.ndarray) -> np.ndarray:
         """Points per cell (families, parts, groups), from scores per kind."""
-        cells = np.zeros(self.shape, np.int64)
+        cells = np.zeros(self.shape, of_kinds.dtype)
         np.add.at(cells, tuple(self.moves.T), of_kinds[self.kind_of_move])
         return cells
+
+    def sizes(self, totals: np.ndarray) -> np.ndarray:
+        """Points of every family and group; with weights their effective number."""
+        sizes = self.counts(totals).sum(axis=1)
+        if self.squares is None:
+            return sizes
+        squares = self.counts(self.squares).sum(axis=1)
+        return np.square(sizes) / np.where(squares > 0, squares, 1.0)
 
     def cell_counts(self, covered: np.ndarray, totals: np.ndarray) -> CellCounts:
         """From scores per kind, covered (…, kinds) and in all (kinds,)."""
         n_groups = len(self.group_names)
         if self.metric.is_built_in:
-            shape = (len(self.columns), 2, n_groups)
+            n_codes = n_groups
+            if self.memberships is not None:
+                n_codes = len(self.memberships)
+            shape = (len(self.columns), 2, n_codes)
+            by_code = covered.reshape(*covered.shape[:-1], *shape)
+            by_group = counts_per_group(by_code, self.memberships)
+            at_least = None
+            if self.metric.is_size:  # columns are the smallest score, the second, …
+                at_least = by_group.sum(axis=-2)
             return CellCounts(
-                covered.reshape(*covered.shape[:-1], *shape),
-                totals.reshape(shape),
+                by_group,
+                counts_per_group(totals.reshape(shape), self.memberships),
                 EQUAL_DIFFERENT,
                 self.group_names,
+                at_least=at_least,
             )
         shape = (len(self.labels), len(self.metric.filters), n_groups)
         in_cell = np.zeros((len(totals), math.prod(shape)), np.int64)
@@ -213,6 +244,9 @@ class CellMap:
             n_labels = len(self.labels) if self.metric.per_label else 1
             return np.full((*covered.shape[:-1], n_labels), self.metric.no_loss)
         shares = self.shares(covered, totals)
+        if level is None and self.squares is not None:
+            squares = self.shares(self.squares, self.squares)
+            return weighted_rank_losses(shares, squares).max(axis=-1)
         if level is None:
             return shares.rank_losses().max(axis=-1)
         shares = replace(shares, pools=self.pools)
@@ -227,6 +261,9 @@ class CellMap:
             return np.array([metric.no_loss])
         if self._has_staircase(level):
             return full_losses(sizes, level, metric.is_ratio, pools)
+        if metric.is_mean:
+            lower, _ = maurer_pontil(1.0, 0.0, sizes, level / 2)
+            return metric.loss(1.0, lower)
         bounds_per_pair = 4 if metric.is_proxy else 2
         if pools is None:
             lower, _ = clopper_pearson(sizes, sizes, level / bounds_per_pair)
@@ -252,7 +289,8 @@ class CellMap:
 
     def _has_staircase(self, level: float) -> bool:
         """Whether groups are compared by a staircase, not by two bounds."""
-        return not (self.metric.is_proxy or self.is_dependent or level > LARGEST_LEVEL)
+        has_none = self.metric.is_proxy or self.metric.is_mean
+        return not (has_none or self.is_dependent or level > LARGEST_LEVEL)
 
     def losses_at_infinity(self, totals: np.ndarray, level: float | None) -> np.ndarray:
         """Loss of every label at ∞: coverages are 1, predictive values the priors."""
@@ -262,6 +300,10 @@ class CellMap:
             return np.full(n_labels, self.metric.no_loss)
         if level is not None:
             return self.losses(totals, totals, level)
+        if self.squares is not None:
+            shares = self.shares(totals, totals)
+            squares = self.shares(self.squares, self.squares)
+            return weighted_prior_losses(shares, squares).max(axis=-1)
         sizes = self.counts(totals)
         lower, upper = _sweep.rank_interval(sizes[:, 0], sizes.sum(axis=1))
         return upper.max(axis=1) - lower.min(axis=1)
@@ -289,8 +331,11 @@ def _moves_by_group(
     is_equal = kind // n_groups % 2 == 0
     group = kind % n_groups
     if not metric.per_label:
-        zeros = np.zeros(is_equal.sum(), np.int64)
-        return kind[is_equal], np.stack([zeros, zeros, group[is_equal]], axis=1)
+        counts = is_equal
+        if metric.is_size:
+            counts = kind < 2 * n_groups  # every point has a smallest score
+        zeros = np.zeros(counts.sum(), np.int64)
+        return kind[counts], np.stack([zeros, zeros, group[counts]], axis=1)
     kinds = []
     moves = []
     for filter_at, condition in enumerate(metric.conditions):
@@ -310,6 +355,17 @@ def _moves_by_group(
     kind_of_move = np.concatenate(kinds)
     order = np.argsort(kind_of_move, kind="stable")
     return kind_of_move[order], np.concatenate(moves)[order]
+
+
+def _moves_of_members(
+    kind_of_move: np.ndarray, moves: np.ndarray, memberships: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moves of combinations as moves of the groups in each: several, one, or none."""
+    if memberships is None:
+        return kind_of_move, moves
+    at, group = np.nonzero(memberships[moves[:, 2]])
+    family, part, _ = moves[at].T
+    return kind_of_move[at], np.stack([family, part, group], axis=1)
 
 
 def _own_kinds(
@@ -471,3 +527,83 @@ def sort_scores(
     order = order[:n_above]
     order.sort()
     return SortedScores(order, shift, places, base, totals, below)
+
+
+@dataclass(frozen=True)
+class WeightedScores:
+    """The same as `SortedScores` where points have weights: sums in place of counts."""
+
+    values: np.ndarray  # (m,): the finite scores above q̂, ascending
+    kinds: np.ndarray  # (m,)
+    weights: np.ndarray  # (m,)
+    base: float
+    totals: np.ndarray  # weights of each kind, summed
+    below: np.ndarray  # those of them up to q̂
+    squares: np.ndarray  # squared weights of each kind, summed
+
+    @classmethod
+    def build(
+        cls,
+        scores: np.ndarray,
+        weights: np.ndarray,
+        base: float,
+        columns: list[int],
+        kinds: Kinds,
+    ) -> "WeightedScores":
+        n_kinds = len(kinds.is_true)
+        kind = (kinds.first_kind[:, kinds.rows] + kinds.codes).T.ravel()
+        value = scores[:, columns].astype(np.float64).ravel()
+        weight = np.repeat(weights, len(columns))
+        is_below = value <= base
+        above = np.flatnonzero(~is_below & np.isfinite(value))
+        order = above[np.argsort(value[above], kind="stable")]
+        return cls(
+            values=value[order],
+            kinds=kind[order],
+            weights=weight[order],
+            base=base,
+            totals=np.bincount(kind, weight, n_kinds),
+            below=np.bincount(kind[is_below], weight[is_below], n_kinds),
+            squares=np.bincount(kind, np.square(weight), n_kinds),
+        )
+
+    @property
+    def ends(self) -> np.ndarray:
+        """How many scores q̂, and every distinct score above it, have passed."""
+        is_last = np.diff(self.values, append=np.inf) > 0
+        return np.append(0, np.flatnonzero(is_last) + 1)
+
+    def thresholds(self, passed: np.ndarray) -> np.ndarray:
+        """The threshold after so many scores: the last one of them, or q̂ after none."""
+        return np.append(self.base, self.values)[passed]
+
+    def passed(self, thresholds: np.ndarray) -> np.ndarray:
+        """How many scores are at most each threshold."""
+        return np.searchsorted(self.values, thresholds, side="right")
+
+    def covered(self, passed: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Weights of each kind after so many: which entries, and (entries, kinds)."""
+        n_kinds = len(self.totals)
+        covered = self.below
+        done = 0
+        batch = max(1, BATCH // n_kinds)
+        for first in range(0, len(passed), batch):
+            some = passed[first : first + batch]
+            step = np.repeat(np.arange(len(some)), np.diff(some, prepend=done))
+            moved = np.bincount(
+                step * n_kinds + self.kinds[done : some[-1]],
+                self.weights[done : some[-1]],
+                len(some) * n_kinds,
+            )
+            sums = covered + moved.reshape(-1, n_kinds).cumsum(axis=0)
+            yield slice(first, first + len(some)), sums
+            covered = sums[-1]
+            done = some[-1]
+
+    def in_sets(self, passed: np.ndarray) -> np.ndarray:
+        """The weight of the first scores, for so many each."""
+        return np.append(0.0, np.cumsum(self.weights))[passed]
+
+    def hits(self, is_true: np.ndarray, passed: np.ndarray) -> np.ndarray:
+        """The weight of those of the first scores that are true labels'."""
+        return np.append(0.0, np.cumsum(is_true[self.kinds] * self.weights))[passed]

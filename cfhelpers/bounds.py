@@ -2,7 +2,8 @@
 
 `clopper_pearson` and `hypergeometric_bounds` bound one probability. A `staircase` spends
 the level of a test on both groups of a pair together, so that a gap within c is found
-more often than with half of the level for each.
+more often than with half of the level for each. A `confidence_sequence` bounds one
+probability at every look at once, however often one looks.
 """
 
 import functools
@@ -16,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, betaln, ndtr, ndtri, xlog1py, xlogy
 
 
 def clopper_pearson(
@@ -64,6 +65,100 @@ def _beta_quantiles(
     lower = np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), n - k + 1, level))
     upper = np.where(k == n, 1.0, betaincinv(k + 1, np.maximum(n - k, 1), 1 - level))
     return lower, upper
+
+
+def maurer_pontil(
+    means: ArrayLike, variances: ArrayLike, trials: ArrayLike, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """One-sided bounds for the mean of numbers from 0 to 1, from their variance.
+
+    Each bound is wrong with probability at most `level` (Maurer and Pontil 2009).
+
+    Parameters
+    ----------
+    means, variances : arrays that broadcast
+        Of the numbers seen; the variance with n - 1 in the denominator.
+    trials : integers
+        How many numbers there are.
+    level : float
+
+    Returns
+    -------
+    lower, upper : arrays of float
+        From 0 to 1; 0 and 1 where there are fewer than two numbers.
+
+    Examples
+    --------
+    >>> lower, upper = maurer_pontil(0.5, 0.05, 1000, 0.05)
+    >>> round(float(lower), 3), round(float(upper), 3)
+    (0.472, 0.528)
+    """
+    n = np.asarray(trials, np.float64)
+    log = math.log(2 / level)
+    safe = np.maximum(n, 2.0)
+    width = np.sqrt(2 * np.asarray(variances) * log / safe) + 7 * log / (3 * (safe - 1))
+    width = np.where(n < 2, np.inf, width)
+    middle = np.where(n < 2, 0.5, means)
+    return np.maximum(middle - width, 0.0), np.minimum(middle + width, 1.0)
+
+
+_HALVINGS = 60  # after so many an interval of length 1 is narrower than a float can tell
+
+
+def confidence_sequence(
+    hits: ArrayLike, trials: ArrayLike, level: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds for a probability that hold at every look at once.
+
+    Points arrive one after the other and each is a hit with the same probability p. As
+    often as one looks, and whenever one stops, the probability that some interval misses
+    p is at most `level`. By Ville's inequality: with B the beta function,
+    B(k + ½, n - k + ½) / B(½, ½) / (p^k (1 - p)^(n - k)) is a martingale at the true p.
+    The interval holds the p at which it is below 1/level.
+
+    Parameters
+    ----------
+    hits, trials : arrays of integers that broadcast
+        Of the `trials` points seen so far, `hits` were counted.
+    level : float, or an array that broadcasts
+        How often the whole sequence of intervals may be wrong.
+
+    Returns
+    -------
+    lower, upper : arrays of float
+        0 and 1 where there are no trials.
+
+    Examples
+    --------
+    >>> lower, upper = confidence_sequence([0, 90, 900], [0, 100, 1000], 0.05)
+    >>> lower.round(3).tolist(), upper.round(3).tolist()
+    ([0.0, 0.772, 0.862], [1.0, 0.971, 0.931])
+    """
+    k, n, levels = np.broadcast_arrays(
+        np.asarray(hits, np.float64),
+        np.asarray(trials, np.float64),
+        np.asarray(level, np.float64),
+    )
+    cells, place = np.unique(
+        np.stack([k.ravel(), n.ravel(), levels.ravel()]), axis=1, return_inverse=True
+    )
+    k_of, n_of, level_of = cells
+    misses = n_of - k_of
+    # At the ends of the interval k log p + (n - k) log(1 - p) is as small as this.
+    least = betaln(k_of + 0.5, misses + 0.5) - betaln(0.5, 0.5) + np.log(level_of)
+    share = np.where(n_of > 0, k_of / np.maximum(n_of, 1), 0.5)
+    ends = []
+    for outside in (np.where(k_of == 0, share, 0.0), np.where(misses == 0, share, 1.0)):
+        inside = share.copy()
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            is_inside = xlogy(k_of, middle) + xlog1py(misses, -middle) > least
+            inside = np.where(is_inside, middle, inside)
+            outside = np.where(is_inside, outside, middle)
+        ends.append(outside)
+    lower = np.where(k_of == 0, 0.0, ends[0])[place]
+    upper = np.where(misses == 0, 1.0, ends[1])[place]
+    return lower.reshape(k.shape), upper.reshape(k.shape)
 
 
 def hypergeometric_bounds(

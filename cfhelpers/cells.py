@@ -6,7 +6,7 @@ every cell. Coverages, disparities, intervals and tests are all computed from th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from cfhelpers.bounds import (
     LARGEST_LEVEL,
     clopper_pearson,
     hypergeometric_bounds,
+    maurer_pontil,
     staircase_losses,
 )
 from cfhelpers.conformal import prediction_sets, round_down
@@ -29,6 +30,8 @@ EQUAL_DIFFERENT = (Condition.EQUAL, Condition.DIFFERENT)
 _POWERS = 2 ** np.arange(8, dtype=np.uint8)
 # Whether each of eight labels is in the set that a byte stands for, (8, 256).
 _BITS = ((np.arange(256) & _POWERS[:, None].astype(int)) > 0).astype(np.int64)
+# Whether a byte stands for a set of so many labels, (9, 256).
+_OF_SIZE = (_BITS.sum(axis=0) == np.arange(9)[:, None]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,19 @@ class CellCounts:
         Such a table serves every built-in metric. For a metric with filters of the user's
         own it has these filters in place of the conditions.
     group_names : list
+    is_dependent : bool
+        Whether a point is in two groups, so that their counts depend on each other.
+    at_least : integers (…, labels, groups), optional
+        Points whose set holds at least one label, at least two, and so on, up to all.
+        Counts without it serve no metric of sizes.
     """
 
     covered: np.ndarray
     sizes: np.ndarray
     conditions: tuple[Any, ...]
     group_names: list[Any]
+    is_dependent: bool = False
+    at_least: np.ndarray | None = None
 
     @classmethod
     def from_sets(
@@ -68,7 +78,15 @@ class CellCounts:
         alone (by default all), and the other labels count no points.
         """
         if metric is None or metric.is_built_in:
-            return cls(*_count_sets(sets, y, groups), EQUAL_DIFFERENT, groups.names)
+            covered, sizes, at_least = _count_sets(sets, y, groups)
+            return cls(
+                covered,
+                sizes,
+                EQUAL_DIFFERENT,
+                groups.names,
+                groups.is_overlapping,
+                at_least,
+            )
         n_classes = sets.shape[1]
         shape = (n_classes, len(metric.filters), len(groups))
         covered = np.zeros(shape, np.int64)
@@ -78,7 +96,7 @@ class CellCounts:
                 for group, mask in enumerate(group_masks(filter_, y, groups, label)):
                     covered[label, part, group] = np.count_nonzero(sets[mask, label])
                     sizes[label, part, group] = np.count_nonzero(mask)
-        return cls(covered, sizes, metric.filters, groups.names)
+        return cls(covered, sizes, metric.filters, groups.names, groups.is_overlapping)
 
     @classmethod
     def from_scores(
@@ -133,7 +151,15 @@ class CellCounts:
             self.sizes + other.sizes,
             self.conditions,
             self.group_names,
+            self.is_dependent or other.is_dependent,
+            self._sum_at_least(other),
         )
+
+    def _sum_at_least(self, other: "CellCounts") -> np.ndarray | None:
+        """Sizes of the sets of both, where both are known."""
+        if self.at_least is None or other.at_least is None:
+            return None
+        return self.at_least + other.at_least
 
     @property
     def n_points(self) -> np.ndarray:
@@ -154,8 +180,16 @@ class CellCounts:
         self, metric: FairnessMetric, labels: Sequence[int] | None = None
     ) -> "Shares":
         """What a metric compares, for some of the labels (by default all)."""
+        return replace(self._shares(metric, labels), is_dependent=self.is_dependent)
+
+    def _shares(
+        self, metric: FairnessMetric, labels: Sequence[int] | None = None
+    ) -> "Shares":
+        """The same, whether groups overlap or not."""
         every_label = list(range(len(self.sizes)))
         chosen = every_label if labels is None else list(labels)
+        if metric.is_size:
+            return self._size_shares(metric)
         if not metric.per_label:
             trials = self.n_points[None, None]
             hits = self.hits[..., None, None, :]
@@ -178,6 +212,37 @@ class CellCounts:
             self._of_filters(sizes, metric),
             chosen,
             self.group_names,
+        )
+
+    def _size_shares(self, metric: FairnessMetric) -> "Shares":
+        """Sets of one label among all sets; or sizes, each as a share of all labels."""
+        if self.at_least is None:
+            raise ValueError(
+                f"metric: found {metric.name!r}, which needs the size of every set; "
+                "these counts do not have it"
+            )
+        n_classes = self.at_least.shape[-2]
+        n = self.n_points
+        if not metric.is_mean:
+            hits = self.at_least[..., 0, :].copy()
+            if n_classes > 1:
+                hits -= self.at_least[..., 1, :]
+            spread = None
+        else:
+            hits = self.at_least.sum(axis=-2) / n_classes
+            # The sum of squared sizes: a set of size k counts 1 + 3 + … + (2k - 1) = k².
+            odd = 2 * np.arange(n_classes)[:, None] + 1
+            squares = (odd * self.at_least).sum(axis=-2) / n_classes**2
+            excess = squares - np.square(hits) / np.maximum(n, 1)
+            spread = np.maximum(excess, 0.0) / np.maximum(n - 1, 1)
+            spread = spread[..., None, None, :]
+        return Shares(
+            metric,
+            hits[..., None, None, :],
+            n[None, None],
+            [None],
+            self.group_names,
+            spread=spread,
         )
 
     def _of_filters(self, counts: np.ndarray, metric: FairnessMetric) -> np.ndarray:
@@ -211,6 +276,8 @@ class Shares:
     prior_hits: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
     prior_trials: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
     pools: np.ndarray | None = None  # points per group in the pool they were drawn from
+    is_dependent: bool = False  # whether a point may be in two groups
+    spread: np.ndarray | None = None  # of means: the variance within every cell
 
     @property
     def values(self) -> np.ndarray:
@@ -272,6 +339,8 @@ class Shares:
 
         The proxy's bounds rest on two each, which share the level.
         """
+        if self.metric.is_mean:
+            return self._mean_bounds(level)
         if self.pools is not None:
             return hypergeometric_bounds(self.hits, self.trials, self.pools, level)
         if not self.metric.is_proxy:
@@ -281,6 +350,15 @@ class Shares:
             self.prior_hits, self.prior_trials, level / 2
         )
         return lower - prior_upper, upper - prior_lower
+
+    def _mean_bounds(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """For means. Where the variance is not known it is the largest possible one."""
+        n = np.maximum(self.trials, 1)
+        means = self.hits / n
+        variances = means * (1 - means) * n / np.maximum(n - 1, 1)
+        if self.spread is not None and self.spread.shape == self.hits.shape:
+            variances = self.spread
+        return maurer_pontil(means, variances, self.trials, level)
 
     def rank_losses(self) -> np.ndarray:
         """The paper's loss: the largest upper bound against the smallest lower."""
@@ -293,7 +371,9 @@ class Shares:
         By the sharpest test that is valid: the staircase needs counts that are
         independent between groups. The proxy's, or those of overlapping cells, are not.
         """
-        needs_bounds = self.metric.is_proxy or is_dependent or level > LARGEST_LEVEL
+        is_dependent = is_dependent or self.is_dependent
+        has_no_staircase = self.metric.is_proxy or self.metric.is_mean
+        needs_bounds = has_no_staircase or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
             losses = self.confidence_losses(level)
         else:
@@ -307,7 +387,10 @@ class Shares:
 
     def confidence_losses(self, level: float) -> np.ndarray:
         """The loss that two bounds at half of the level each allow for."""
-        lower, upper = self.confidence_bounds(level / 2)
+        return self.pair_losses(*self.confidence_bounds(level / 2))
+
+    def pair_losses(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """The largest loss that bounds (…, groups) allow between two different groups."""
         if lower.shape[-1] == 1:
             return np.full(lower.shape[:-1], self.metric.no_loss)
         # Against each group stands the largest upper bound among the others: the largest
@@ -335,32 +418,32 @@ class SortedCells:
 
     def __init__(self, scores: ArrayLike, y: np.ndarray, groups: Groups) -> None:
         values = as_scores(scores)
-        n_groups = len(groups)
+        n_codes = groups.n_codes
         n_classes = values.shape[1]
         self.dtype = values.dtype
         self.group_names = groups.names
-        self.sizes = np.empty((n_classes, 2, n_groups), np.int64)
+        self._groups = groups
+        by_code = np.empty((n_classes, 2, n_codes), np.int64)
         self._sorted: list[list[np.ndarray]] = []
-        small = np.min_scalar_type(2 * n_groups)
+        small = np.min_scalar_type(2 * n_codes)
         for label, column in enumerate(values.T):
-            cell = (groups.codes + n_groups * (y != label)).astype(small)
-            self.sizes[label] = np.bincount(cell, minlength=2 * n_groups).reshape(
-                2, n_groups
-            )
+            cell = (groups.codes + n_codes * (y != label)).astype(small)
+            by_code[label] = np.bincount(cell, minlength=2 * n_codes).reshape(2, n_codes)
             by_cell = column[np.argsort(cell, kind="stable")]
-            parts = np.split(by_cell, np.cumsum(self.sizes[label])[:-1])
+            parts = np.split(by_cell, np.cumsum(by_code[label])[:-1])
             self._sorted.append([np.sort(part) for part in parts])
+        self.sizes = groups.per_group(by_code)
 
     def counts_at(self, threshold: ArrayLike) -> CellCounts:
         """Points per cell that one threshold, or one per label, covers."""
         n_classes = len(self.sizes)
         limits = round_down(np.broadcast_to(as_array(threshold), n_classes), self.dtype)
-        covered = np.empty((n_classes, 2 * len(self.group_names)), np.int64)
+        covered = np.empty((n_classes, 2 * self._groups.n_codes), np.int64)
         for label, limit in enumerate(limits):
             for cell, part in enumerate(self._sorted[label]):
                 covered[label, cell] = np.searchsorted(part, limit, side="right")
         return CellCounts(
-            covered.reshape(self.sizes.shape),
+            self._groups.per_group(covered.reshape(n_classes, 2, -1)),
             self.sizes,
             EQUAL_DIFFERENT,
             self.group_names,
@@ -386,19 +469,22 @@ def group_masks(
 
 def _count_sets(
     sets: np.ndarray, y: np.ndarray, groups: Groups
-) -> tuple[np.ndarray, np.ndarray]:
-    """Covered and all points (K, 2, groups): true label equal, different."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covered and all points (K, 2, groups): true label equal, different.
+
+    And points whose set holds at least one label, at least two, … (K, groups).
+    """
     n_classes = sets.shape[1]
-    n_groups = len(groups)
-    own_cell = y * n_groups + groups.codes
+    n_codes = groups.n_codes
+    own_cell = y * n_codes + groups.codes
     is_hit = sets.ravel()[np.arange(len(y)) * n_classes + y]
-    equal = np.bincount(own_cell, minlength=n_classes * n_groups)
-    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_groups)
-    sizes = np.empty((n_classes, 2, n_groups), np.int64)
-    sizes[:, 0] = equal.reshape(n_classes, n_groups)
-    sizes[:, 1] = groups.counts - sizes[:, 0]
+    equal = np.bincount(own_cell, minlength=n_classes * n_codes)
+    equal_covered = np.bincount(own_cell[is_hit], minlength=n_classes * n_codes)
+    sizes = np.empty((n_classes, 2, n_codes), np.int64)
+    sizes[:, 0] = equal.reshape(n_classes, n_codes)
+    sizes[:, 1] = np.bincount(groups.codes, minlength=n_codes) - sizes[:, 0]
     covered = np.empty_like(sizes)
-    covered[:, 0] = equal_covered.reshape(n_classes, n_groups)
+    covered[:, 0] = equal_covered.reshape(n_classes, n_codes)
     # A byte says which of eight labels a set holds; bytes are counted by group. This
     # reads the sets once per eight labels, and was measured to be quicker than a count
     # per label.
@@ -406,8 +492,17 @@ def _count_sets(
         block = sets[:, first : first + 8].view(np.uint8)
         width = block.shape[1]
         byte = (block @ _POWERS[:width]).astype(np.int64)
-        counts = np.bincount(byte * n_groups + groups.codes, minlength=256 * n_groups)
-        in_sets = _BITS @ counts.reshape(256, n_groups)
+        counts = np.bincount(byte * n_codes + groups.codes, minlength=256 * n_codes)
+        in_sets = _BITS @ counts.reshape(256, n_codes)
         covered[first : first + width, 1] = in_sets[:width]
     covered[:, 1] -= covered[:, 0]
-    return covered, sizes
+    if n_classes <= 8:
+        of_size = _OF_SIZE @ counts.reshape(256, n_codes)
+    else:
+        size = np.count_nonzero(sets, axis=1)
+        by_size = np.bincount(
+            size * n_codes + groups.codes, minlength=(n_classes + 1) * n_codes
+        )
+        of_size = by_size.reshape(n_classes + 1, n_codes)
+    at_least = of_size[: n_classes + 1][::-1].cumsum(axis=0)[::-1][1:]
+    return groups.per_group(covered), groups.per_group(sizes), groups.per_group(at_least)

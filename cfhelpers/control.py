@@ -6,10 +6,12 @@ move only at calibration scores, so those above q̂, q̂ itself and ∞ are the 
 candidates are the points of a grid that is fixed beforehand, tested from ∞ downwards.
 """
 
+import copy
+import functools
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -33,12 +35,14 @@ from cfhelpers._ordering import (
     OrderedScores,
     Places,
     SortedScores,
+    WeightedScores,
     sort_scores,
 )
 from cfhelpers.bounds import next_staircase
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.groups import as_groups, as_pools
 from cfhelpers.metrics import FairnessMetric, Quantity, get_metric
+from cfhelpers.weights import Weighting, as_weights, use_weights, weighted_quantile
 
 ROUNDING = 1e-9  # by so much a score may lie above 1 and still count as 1
 TOLERANCE = 1e-12  # a gap of exactly c may lie this far above it in floating point
@@ -89,6 +93,11 @@ class FairThreshold:
         What was asked for.
     points_needed : int
         In every cell, for a finite threshold.
+    weighting : weights.Weighting, optional
+        What became of the weights, where there were any: points kept, and the cost.
+    bounds : dict of metric -> float64 (K,)
+        For several metrics together: the bound of each. `bound`, `closeness` and
+        `is_ratio` are then those of the first.
     """
 
     threshold: np.ndarray
@@ -103,9 +112,15 @@ class FairThreshold:
     guarantee: str
     points_needed: int
     is_ratio: bool = False
+    weighting: Weighting | None = None
+    bounds: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __str__(self) -> str:
         asked = f"{self.metric} within {self.closeness:g} (guarantee: {self.guarantee})"
+        if self.bounds:  # the name says what each is within
+            asked = f"{self.metric} (guarantee: {self.guarantee})"
+        if self.weighting is not None:
+            asked += f", {self.weighting}"
         if self.feasible:
             return f"{asked}: thresholds {np.array2string(self.threshold, precision=4)}"
         return f"{asked}: {self.why_infinite()}"
@@ -158,8 +173,8 @@ def find_threshold(
     scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metric: str | FairnessMetric,
-    closeness: float | Sequence[float] | None = None,
+    metric: str | FairnessMetric | Sequence[str | FairnessMetric],
+    closeness: float | Sequence[float] | Mapping[str, float] | None = None,
     *,
     alpha: float = 0.1,
     classwise: bool = False,
@@ -172,6 +187,9 @@ def find_threshold(
     unlabelled: tuple[ArrayLike, Any] | None = None,
     pool_sizes: Mapping[Any, int] | None = None,
     base_scores: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    weight_bound: float | None = None,
+    random_state: int = 0,
 ) -> Any:
     """The smallest threshold in [q̂, ∞] at which groups differ by at most `closeness`.
 
@@ -182,13 +200,17 @@ def find_threshold(
     y : integers (n,)
         True labels.
     groups : (n,), or several columns
-        One group per point, or one per combination of the columns.
-    metric : str or FairnessMetric
-        What is compared between groups.
+        One group per point, or one per combination of the columns. A boolean table
+        (n, G) has groups that may overlap, such as woman, Black, and both; a point in
+        none of them counts for q̂ alone.
+    metric : str or FairnessMetric, or several
+        What is compared between groups. Several of them, such as
+        ("equal_opportunity", "set_size"), must all hold at the one threshold; with a
+        guarantee they do not share `delta`.
     closeness : float, or several, optional
         The largest difference allowed, or the smallest ratio; by default .1, for ratios
         .8. Several values that were declared beforehand share `delta`, and give a result
-        each.
+        each. For several metrics: a number for all differences, or a dict by metric.
     alpha : float
         The sets cover the true label with probability at least 1 - alpha.
     classwise : bool
@@ -222,6 +244,16 @@ def find_threshold(
         that no calibration point has are declared by it.
     base_scores : (m,), optional
         The scores that q̂ comes from; by default those of the true labels.
+    sample_weight : (n,), optional
+        How much more common each point is in the target population than in this sample,
+        up to a common factor: survey weights, or a known shift. Without a guarantee
+        counts and q̂ are weighted, with effective sizes; that is approximate. With one,
+        points are thinned (`weights.thin`), and the promise is exact in the target.
+    weight_bound : float, optional
+        For the guarantee: the largest weight that anyone can have, declared without
+        looking at the sample.
+    random_state : int
+        The seed of the thinning.
 
     Returns
     -------
@@ -240,16 +272,18 @@ def find_threshold(
     >>> found.feasible
     True
     """
-    metric = get_metric(metric)
-    is_several = closeness is not None and np.ndim(closeness) > 0
+    metrics, together = _several_metrics(metric, closeness)
+    is_several = not together and closeness is not None and np.ndim(closeness) > 0
     given: list[Any] = [closeness]
-    if is_several:
+    if together:
+        given = together[:1]
+    elif is_several:
         given = np.asarray(closeness).tolist()
     if not given:
         raise ValueError("closeness: found none; wanted at least one value")
     values = []
     for value in given:
-        values.append(metric.allowed(value))
+        values.append(metrics[0].allowed(value))
     finished = search(
         scores,
         y,
@@ -266,6 +300,10 @@ def find_threshold(
         unlabelled=unlabelled,
         pool_sizes=pool_sizes,
         base_scores=base_scores,
+        sample_weight=sample_weight,
+        weight_bound=weight_bound,
+        random_state=random_state,
+        together=together,
     )
     results = [finished.find(value) for value in values]
     if is_several:
@@ -273,11 +311,42 @@ def find_threshold(
     return results[0]
 
 
+def _several_metrics(
+    metric: Any, closeness: Any
+) -> tuple[list[FairnessMetric], list[float]]:
+    """The metrics asked for, and what is allowed of each where there are several."""
+    if not isinstance(metric, list | tuple):
+        return [get_metric(metric)], []
+    metrics = [get_metric(each) for each in metric]
+    names = [each.name for each in metrics]
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"metric: found {names}; wanted one, or several different ones")
+    for each in metrics:
+        if each.quantity == Quantity.PPV:
+            raise ValueError(
+                f"metric: found {each.name!r} among several; it can fail at every "
+                "threshold, so it is searched alone"
+            )
+    if closeness is not None and not isinstance(closeness, Mapping):
+        if np.ndim(closeness) > 0:
+            raise ValueError(
+                f"closeness: found {closeness!r} for several metrics; wanted a number, "
+                "or a dict by metric"
+            )
+        differences = [each.name for each in metrics if not each.is_ratio]
+        closeness = dict.fromkeys(differences or names, closeness)
+    given = dict(closeness or {})
+    for name in given:
+        if name not in names:
+            raise ValueError(f"closeness: found {name!r}; wanted some of {names}")
+    return metrics, [each.allowed(given.get(each.name)) for each in metrics]
+
+
 def frontier(
     scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metric: str | FairnessMetric,
+    metric: str | FairnessMetric | Sequence[str | FairnessMetric],
     **options: Any,
 ) -> pd.DataFrame:
     """The price of fairness: the answer of `find_threshold` for every closeness at once.
@@ -288,7 +357,8 @@ def frontier(
         As in `find_threshold`.
     **options
         alpha, classwise, positive_labels, guarantee, delta, grid, start, test,
-        unlabelled, pool_sizes and base_scores, as in `find_threshold`.
+        unlabelled, pool_sizes, base_scores, sample_weight, weight_bound and
+        random_state, as in `find_threshold`.
 
     Returns
     -------
@@ -296,8 +366,8 @@ def frontier(
         closeness, threshold, mean_set_size and coverage. A row's threshold is the
         answer for every c from its closeness up to that of the row before. Mean set
         size and coverage of the true label are those of the whole predictor at that
-        closeness, on the calibration data. With `classwise` there is a row wherever the
-        threshold of one label, in the column `label`, moves.
+        closeness, on the calibration data (weighted, or thinned). With `classwise` there
+        is a row wherever the threshold of one label, in the column `label`, moves.
 
     Notes
     -----
@@ -325,7 +395,7 @@ def search(
     scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metric: str | FairnessMetric,
+    metric: str | FairnessMetric | Sequence[str | FairnessMetric],
     *,
     alpha: float = 0.1,
     classwise: bool = False,
@@ -338,11 +408,34 @@ def search(
     unlabelled: tuple[ArrayLike, Any] | None = None,
     pool_sizes: Mapping[Any, int] | None = None,
     base_scores: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    weight_bound: float | None = None,
+    random_state: int = 0,
+    together: Sequence[float] = (),
 ) -> "Search":
     """The pass behind `find_threshold` and `frontier`.
 
-    Do it once, then ask the result for as many values of c as you like.
+    Do it once, then ask the result for as many values of c as you like. For several
+    metrics `together` has what is allowed of each; by default the same of all.
     """
+    weighting = None
+    if sample_weight is not None:
+        _check_goes_with_weights(unlabelled, pool_sizes)
+        scores = as_scores(scores)
+        n, n_classes = scores.shape
+        guarantee = one_of(guarantee, "guarantee", GUARANTEES)
+        weighting, is_kept, sample_weight = use_weights(
+            sample_weight, n, weight_bound, guarantee != Guarantee.NONE, random_state
+        )
+        y = as_labels(y, n, n_classes)[is_kept]
+        groups = as_groups(groups, n).take(is_kept)
+        if base_scores is not None:
+            base_scores = as_base_scores(base_scores, n)[is_kept]
+        scores = scores[is_kept]
+    elif weight_bound is not None:
+        raise ValueError(
+            "weight_bound: found one without sample_weight; wanted both, or neither"
+        )
     calibration = Calibration(
         scores,
         y,
@@ -352,9 +445,10 @@ def search(
         unlabelled=unlabelled,
         pool_sizes=pool_sizes,
         base_scores=base_scores,
+        sample_weight=sample_weight,
         share=False,
     )
-    return calibration.search(
+    finished = calibration.search(
         metric,
         classwise=classwise,
         guarantee=guarantee,
@@ -362,7 +456,18 @@ def search(
         grid=grid,
         start=start,
         test=test,
+        together=together,
     )
+    return replace(finished, weighting=weighting)
+
+
+def _check_goes_with_weights(unlabelled: Any, pool_sizes: Any) -> None:
+    """Weights are for labelled points that were drawn one by one."""
+    for name, value in (("unlabelled", unlabelled), ("pool_sizes", pool_sizes)):
+        if value is not None:
+            raise ValueError(
+                f"{name}: found some together with sample_weight; wanted one or the other"
+            )
 
 
 def default_grid(top: float = 1.0) -> np.ndarray:
@@ -389,6 +494,8 @@ class Calibration:
     ----------
     scores, y, groups, alpha, positive_labels, unlabelled, pool_sizes, base_scores
         As in `find_threshold`.
+    sample_weight : (n,), optional
+        For weighted counts, without a guarantee.
     share : bool
         Keep the sorted scores for the next search. Built-in metrics share them.
     """
@@ -404,6 +511,7 @@ class Calibration:
         unlabelled: tuple[ArrayLike, Any] | None = None,
         pool_sizes: Mapping[Any, int] | None = None,
         base_scores: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         share: bool = True,
     ) -> None:
         self.scores = as_scores(scores)
@@ -415,18 +523,26 @@ class Calibration:
         if base_scores is None:
             base_scores = self.scores.ravel()[np.arange(n) * n_classes + self.y]
         alpha = as_fraction(alpha, "alpha")
-        self.base = conformal_quantile(as_base_scores(base_scores), alpha)
+        self.weights: np.ndarray | None = None
+        if sample_weight is None:
+            self.base = conformal_quantile(as_base_scores(base_scores), alpha)
+        else:
+            _check_goes_with_weights(unlabelled, pool_sizes)
+            self.weights = as_weights(sample_weight, n)
+            own = as_base_scores(base_scores, n)
+            self.base = weighted_quantile(own, self.weights, alpha)
         if unlabelled is not None:
             self._add_unlabelled(unlabelled)
         self.pools: np.ndarray | None = None
         if pool_sizes is not None:
             self._set_pools(pool_sizes)
         self.share = share
+        self.is_ranked = False
         self._sorted: dict[tuple[int, ...], SortedScores] = {}
 
     def search(
         self,
-        metric: str | FairnessMetric,
+        metric: str | FairnessMetric | Sequence[str | FairnessMetric],
         *,
         classwise: bool = False,
         guarantee: str = "none",
@@ -434,9 +550,34 @@ class Calibration:
         grid: ArrayLike | None = None,
         start: float | None = None,
         test: str = "staircase",
+        together: Sequence[float] = (),
     ) -> "Search":
-        """Everything about one metric: ask it for a closeness, or the frontier."""
+        """Everything about one metric: ask it for a closeness, or the frontier.
+
+        Several metrics are searched together, each with what `together` allows.
+        """
+        if isinstance(metric, list | tuple):
+            metrics, _ = _several_metrics(metric, None)
+            options = {"guarantee": guarantee, "delta": delta, "grid": grid}
+            if as_flag(classwise, "classwise"):
+                raise ValueError(
+                    "classwise: found True for several metrics; wanted False: one "
+                    "threshold serves them all"
+                )
+            return self._search_together(
+                metrics, list(together), start=start, test=test, **options
+            )
         metric = get_metric(metric)
+        if metric.is_size and not self.is_ranked:
+            self._check_has_sizes(metric)
+            return self._ranked.search(
+                metric,
+                guarantee=guarantee,
+                delta=delta,
+                grid=grid,
+                start=start,
+                test=test,
+            )
         self._check_needs_no_labels(metric)
         delta = as_fraction(delta, "delta")
         guarantee = one_of(guarantee, "guarantee", GUARANTEES)
@@ -446,6 +587,11 @@ class Calibration:
         classwise = as_flag(classwise, "classwise") and metric.per_label
         level = None
         points = None
+        if guarantee != Guarantee.NONE and self.weights is not None:
+            raise ValueError(
+                "sample_weight: found some for a guarantee; wanted points that were "
+                "thinned by find_threshold or weights.thin"
+            )
         if guarantee != Guarantee.NONE:
             points = self._grid(grid, start)
             level = delta / max(len(self.labels), 1) if classwise else delta
@@ -460,6 +606,9 @@ class Calibration:
             every_label = list(range(n_classes))
             cells = self._cells(metric, self.labels, every_label, is_dependent)
             curves.append(self._curve(cells, points, level, start))
+        weights = np.ones(len(self.y))
+        if self.weights is not None:
+            weights = self.weights
         in_sets = self.scores[:, others] <= self.base
         is_hit = in_sets & (self.y[:, None] == np.asarray(others, np.int64))
         return Search(
@@ -468,13 +617,103 @@ class Calibration:
             guarantee=guarantee,
             group_names=self.groups.names,
             base=self.base,
-            n_points=len(self.y),
-            n_labelled=self.n_labelled,
+            n_points=float(weights.sum()),
+            n_labelled=float(weights[: self.n_labelled].sum()),
             n_classes=n_classes,
             classwise=classwise,
-            others_in_sets=int(np.count_nonzero(in_sets)),
-            others_hits=int(np.count_nonzero(is_hit)),
+            others_in_sets=float(weights @ np.count_nonzero(in_sets, axis=1)),
+            others_hits=float(weights @ np.count_nonzero(is_hit, axis=1)),
         )
+
+    def _search_together(
+        self,
+        metrics: list[FairnessMetric],
+        allowed: list[float],
+        *,
+        guarantee: str,
+        delta: float,
+        grid: ArrayLike | None,
+        start: float | None,
+        test: str,
+    ) -> "Search":
+        """One threshold at which several metrics hold, each within its own closeness.
+
+        The loss is by how much the worst of them exceeds what is allowed of it, plus what
+        is allowed of the first: it is within the first one's closeness if and only if all
+        are within theirs.
+        """
+        if self.weights is not None:
+            raise ValueError(
+                "sample_weight: found some for several metrics without a guarantee; "
+                "wanted guarantee='fixed-sequence', which thins"
+            )
+        if not allowed:
+            if len({metric.compare for metric in metrics}) > 1:
+                raise ValueError(
+                    "metric: found differences and ratios; wanted one kind, so that one "
+                    "closeness is for all"
+                )
+            allowed = [metrics[0].default_closeness] * len(metrics)
+        first = metrics[0]
+        limits = [m.closeness(c) for m, c in zip(metrics, allowed, strict=True)]
+        pass_over = functools.partial(
+            self.search,
+            guarantee=guarantee,
+            delta=delta,
+            grid=grid,
+            start=start,
+            test=test,
+        )
+        parts = [pass_over(metric) for metric in metrics]
+        level = None
+        if one_of(guarantee, "guarantee", GUARANTEES) != Guarantee.NONE:
+            level = as_fraction(delta, "delta")
+            thresholds = self._grid(grid, _as_start(start))
+        else:
+            above = self.scores[(self.scores > self.base) & np.isfinite(self.scores)]
+            thresholds = np.unique(np.append(above.astype(np.float64), self.base))
+            thresholds = thresholds[np.isfinite(thresholds)]
+        worst = np.full(len(thresholds), -np.inf)
+        for part, limit in zip(parts, limits, strict=True):
+            losses = _losses_at(part.curves[0], thresholds, level)
+            worst = np.maximum(worst, losses - limit + limits[0])
+        curve = _curve_of_losses(parts[0].curves[0], thresholds, worst, level)
+        told = [f"{m.name} within {c:g}" for m, c in zip(metrics, allowed, strict=True)]
+        return replace(
+            parts[0],
+            curves=[curve],
+            metric=replace(first, name=" and ".join(told)),
+            parts=tuple(zip(parts, allowed, strict=True)),
+        )
+
+    def _check_has_sizes(self, metric: FairnessMetric) -> None:
+        """Sizes of sets have no weighted counts, and means no exact pools."""
+        if self.weights is not None:
+            raise ValueError(
+                f"sample_weight: found some for {metric.name} without a guarantee; "
+                "wanted guarantee='fixed-sequence', which thins"
+            )
+        if metric.is_mean and self.pools is not None:
+            raise ValueError(
+                f"pool_sizes: found some for {metric.name}; they are for shares of points"
+            )
+
+    @cached_property
+    def _ranked(self) -> "Calibration":
+        """The same points with each one's scores ascending, whichever label they are of.
+
+        A set holds at least j labels if the j-th smallest score is at most λ. The true
+        label is the place of its score.
+        """
+        order = np.argsort(self.scores, axis=1, kind="stable")
+        place = (order == self.y[:, None]).argmax(axis=1)
+        other = copy.copy(self)
+        other.__dict__.pop("_places", None)
+        other.scores = np.take_along_axis(self.scores, order, axis=1)
+        other.y = np.where(self.y < 0, -1, place)
+        other.is_ranked = True
+        other._sorted = {}
+        return other
 
     def _add_unlabelled(self, unlabelled: tuple[ArrayLike, Any]) -> None:
         """More points, with y = -1: groups that occur only among them count too."""
@@ -519,8 +758,8 @@ class Calibration:
             if is_given and metric.needs_labels:
                 raise ValueError(
                     f"{name}: found some for {metric.name}; they are for "
-                    "demographic_parity and disparate_impact, which do not look at the "
-                    "true label"
+                    "demographic_parity, disparate_impact and sizes, which do not "
+                    "look at the true label"
                 )
 
     def _grid(self, grid: ArrayLike | None, start: float | None) -> np.ndarray:
@@ -562,6 +801,18 @@ class Calibration:
         start: float | None,
     ) -> "Curve":
         """The answers of one threshold."""
+        if self.weights is not None:
+            weighted = WeightedScores.build(
+                self.scores, self.weights, self.base, cells.columns, cells.kinds
+            )
+            cells = replace(cells, squares=weighted.squares)
+            return first_passing_by_weight(weighted, cells)
+        if cells.metric.is_size and (grid is None or level is None):
+            ones = np.ones(len(self.y))
+            counted = WeightedScores.build(
+                self.scores, ones, self.base, cells.columns, cells.kinds
+            )
+            return first_passing_by_weight(counted, cells)
         ordered = self._sort(cells)
         if grid is None or level is None:
             return first_passing(ordered, cells)
@@ -582,9 +833,15 @@ class Calibration:
         return Places.of(self.scores)
 
 
-def as_base_scores(values: ArrayLike) -> np.ndarray:
+def as_base_scores(values: ArrayLike, n: int | None = None) -> np.ndarray:
     """Scores (n,) for q̂, where -0.0 is 0.0."""
-    return as_float_column(values, "base_scores") + 0.0
+    scores = as_float_column(values, "base_scores") + 0.0
+    if n is not None and len(scores) != n:
+        raise ValueError(
+            f"base_scores: found {len(scores)} for {n} points with sample_weight; wanted "
+            "one each"
+        )
+    return scores
 
 
 def _as_start(start: float | None) -> float | None:
@@ -678,7 +935,7 @@ class Curve:
         cells = self.cells
         if self.level is not None and not cells.has_pairs:
             return []
-        sizes = cells.counts(self.ordered.totals).sum(axis=1)
+        sizes = cells.sizes(self.ordered.totals)
         found = []
         for family, group in np.argwhere(self._is_too_small(sizes, closeness)):
             label = None
@@ -709,7 +966,7 @@ class Curve:
         if self.level is None or needed == MANY or has_pools or not self.cells.has_pairs:
             return needed
         # Between groups of different sizes it may take a few more.
-        sizes = self.cells.counts(self.ordered.totals).sum(axis=1)
+        sizes = self.cells.sizes(self.ordered.totals)
         while self._is_too_small(np.maximum(sizes, needed), closeness).any():
             needed += 1 + needed // 50
         return needed
@@ -750,6 +1007,64 @@ def first_passing(ordered: SortedScores, cells: CellMap) -> Curve:
     )
     thresholds = ordered.thresholds(all_passed)
     return Curve.build(cells, ordered, None, thresholds, all_lows, all_passed, all_hits)
+
+
+def first_passing_by_weight(ordered: WeightedScores, cells: CellMap) -> Curve:
+    """The paper's rule with weighted counts: every distinct score is a candidate."""
+    nothing = np.empty(0)
+    if math.isinf(ordered.base):
+        return Curve.build(cells, ordered, None, nothing, nothing, nothing, nothing)
+    if cells.shape[0] == 0:  # no label needs to be fair
+        return nothing_to_compare(ordered, cells, None)
+    passed = ordered.ends
+    losses = np.empty(len(passed))
+    for some, covered in ordered.covered(passed):
+        losses[some] = cells.losses(covered, ordered.totals, None).max(axis=-1)
+    lowest_before = np.minimum.accumulate(np.append(np.inf, losses[:-1]))
+    new = np.flatnonzero(losses < lowest_before)
+    return Curve.build(
+        cells,
+        ordered,
+        None,
+        ordered.thresholds(passed[new]),
+        losses[new],
+        ordered.in_sets(passed[new]),
+        ordered.hits(cells.kinds.is_true, passed[new]),
+    )
+
+
+def _losses_at(curve: "Curve", thresholds: np.ndarray, level: float | None) -> np.ndarray:
+    """The largest loss over labels at every threshold, ascending."""
+    losses = np.full(len(thresholds), curve.cells.metric.no_loss)
+    if level is not None and not curve.cells.has_pairs:
+        return losses
+    passed = curve.ordered.passed(thresholds)
+    for some, covered in curve.ordered.covered(passed):
+        of_labels = curve.cells.losses(covered, curve.ordered.totals, level)
+        losses[some] = of_labels.max(axis=-1, initial=curve.cells.metric.no_loss)
+    return losses
+
+
+def _curve_of_losses(
+    first: "Curve", thresholds: np.ndarray, losses: np.ndarray, level: float | None
+) -> "Curve":
+    """The curve from losses at all candidates, sizes and coverages by the first's order.
+
+    With a level the walk comes down from the top; else every new low is an answer.
+    """
+    if level is not None:
+        no_loss = first.cells.metric.no_loss
+        reached = np.maximum(np.maximum.accumulate(losses[::-1])[::-1], no_loss)
+        new = np.flatnonzero(reached < np.append(np.inf, reached[:-1]))
+    else:
+        reached = losses
+        before = np.minimum.accumulate(np.append(np.inf, losses))[:-1]
+        new = np.flatnonzero(losses < before)
+    passed = first.ordered.passed(thresholds[new])
+    hits = first.ordered.hits(first.cells.kinds.is_true, passed)
+    return Curve.build(
+        first.cells, first.ordered, level, thresholds[new], reached[new], passed, hits
+    )
 
 
 def new_lows(
@@ -864,12 +1179,14 @@ class Search:
     guarantee: str
     group_names: list[Any]
     base: float
-    n_points: int
-    n_labelled: int
+    n_points: float  # or the sum of their weights; so below
+    n_labelled: float
     n_classes: int
     classwise: bool
-    others_in_sets: int  # for the labels that keep q̂: pairs (point, label) in the sets,
-    others_hits: int  # and true labels covered
+    others_in_sets: float  # for the labels that keep q̂: pairs (point, label) in the sets,
+    others_hits: float  # and true labels covered
+    weighting: Weighting | None = None
+    parts: tuple[tuple["Search", float], ...] = ()  # metrics together, and closeness
 
     def find(self, closeness: float | None = None) -> FairThreshold:
         """The answer of `find_threshold` for one closeness."""
@@ -895,9 +1212,20 @@ class Search:
             [curve.best_finite for curve in self.curves], default=self.metric.no_loss
         )
         smallest = math.nan
-        if math.isfinite(self.base) and math.isfinite(reached):
+        is_one_scale = len({allowed for _, allowed in self.parts}) < 2
+        if math.isfinite(self.base) and math.isfinite(reached) and is_one_scale:
             smallest = float(self.metric.closeness(reached))
         needed = [curve.points_needed(closeness) for curve in self.curves]
+        bounds = {}
+        for part, own_closeness in self.parts:
+            own = part.curves[0]
+            own_bound = np.full(self.n_classes, np.nan)
+            places = own.cells.labels if part.metric.per_label else slice(None)
+            own_bound[places] = part.metric.closeness(own.bounds(float(threshold[0])))
+            bounds[part.metric.name] = own_bound
+            needed.append(own.points_needed(own_closeness))
+            if not feasible and part is not self.parts[0][0]:
+                blocking_cells += own.blocking_cells(own_closeness)
         return FairThreshold(
             threshold=threshold,
             base_threshold=self.base,
@@ -911,6 +1239,8 @@ class Search:
             guarantee=str(self.guarantee),
             points_needed=max(needed, default=0),
             is_ratio=self.metric.is_ratio,
+            weighting=self.weighting,
+            bounds=bounds,
         )
 
     def frontier(self) -> pd.DataFrame:
@@ -925,8 +1255,8 @@ class Search:
             losses.append(curve.losses[own])
             thresholds.append(curve.thresholds[own])
         all_losses = np.concatenate([*losses, np.empty(0)])
-        in_sets = np.full(len(all_losses), self.others_in_sets)
-        hits = np.full(len(all_losses), self.others_hits)
+        in_sets = np.full(len(all_losses), float(self.others_in_sets))
+        hits = np.full(len(all_losses), float(self.others_hits))
         for curve in self.curves:
             # Where each threshold stands when the row's closeness is asked of all labels.
             own_in_sets, own_hits = curve.sizes_at(curve.step(all_losses))

@@ -1,4 +1,8 @@
-"""Groups of people: a name for every point, kept as integer codes."""
+"""Groups of people: a name for every point, kept as integer codes.
+
+A boolean table (n, G) says of every point to which groups it belongs: to one, to several,
+or to none. The codes are then those of the combinations that occur.
+"""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -7,10 +11,31 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api import types
 
-from cfhelpers._checks import as_array, as_pandas
+from cfhelpers._checks import as_array, as_pandas, plain
 
 _PANDAS = (pd.DataFrame, pd.Series, pd.Categorical, pd.Index)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The groups of every point where they overlap: `members == name` is a mask."""
+
+    codes: np.ndarray
+    names: list[Any]
+    memberships: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __eq__(self, name: Any) -> Any:
+        if name not in self.names:
+            return np.zeros(len(self), bool)
+        return self.memberships[self.codes, self.names.index(name)] > 0
+
+    def __ne__(self, name: Any) -> Any:
+        return ~(self == name)
 
 
 @dataclass(frozen=True)
@@ -19,6 +44,9 @@ class Groups:
 
     A name that no point has is a declared group: it is compared like any other, and
     nothing is known about it.
+
+    Where groups overlap, a code stands for a combination of groups, and `memberships`,
+    0 or 1 (codes, groups), says of which. A combination of none is allowed.
 
     Examples
     --------
@@ -31,18 +59,39 @@ class Groups:
 
     codes: np.ndarray
     names: list[Any]
+    memberships: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def n_codes(self) -> int:
+        """How many codes there are: one per group, or one per combination of groups."""
+        if self.memberships is None:
+            return len(self.names)
+        return len(self.memberships)
+
+    @property
+    def is_overlapping(self) -> bool:
+        """Whether some point is in two groups."""
+        if self.memberships is None:
+            return False
+        return bool((self.memberships.sum(axis=1) > 1)[self.codes].any())
+
+    def per_group(self, counts: np.ndarray) -> np.ndarray:
+        """Counts by code (…, codes) as counts by group (…, groups)."""
+        return counts_per_group(counts, self.memberships)
+
     @cached_property
     def counts(self) -> np.ndarray:
         """Points per group."""
-        return np.bincount(self.codes, minlength=len(self))
+        return self.per_group(np.bincount(self.codes, minlength=self.n_codes))
 
     @property
     def values(self) -> Any:
         """The group of every point by name, such that `values == name` works."""
+        if self.memberships is not None:
+            return Members(self.codes, self.names, self.memberships)
         if any(isinstance(name, tuple) for name in self.names):
             categories = pd.Index(self.names, tupleize_cols=False)
             return pd.Categorical.from_codes(self.codes, categories=categories)
@@ -52,7 +101,7 @@ class Groups:
 
     def take(self, rows: np.ndarray) -> "Groups":
         """The groups of some of the points; names that none of them has are kept."""
-        return Groups(self.codes[rows], self.names)
+        return Groups(self.codes[rows], self.names, self.memberships)
 
     def pool(self, names: Iterable[Any]) -> "Groups":
         """One group made of several, after all others; it is named after them.
@@ -63,28 +112,32 @@ class Groups:
         ['b', 'pooled: a, c']
         """
         is_pooled = self._is_among(names)
-        new_codes = np.cumsum(~is_pooled) - 1
-        new_codes[is_pooled] = np.count_nonzero(~is_pooled)
         listed = ", ".join(map(str, self._names_where(is_pooled)))
         new_names = [*self._names_where(~is_pooled), f"pooled: {listed}"]
+        if self.memberships is not None:
+            in_pool = self.memberships[:, is_pooled].max(axis=1, keepdims=True)
+            memberships = np.hstack([self.memberships[:, ~is_pooled], in_pool])
+            return Groups(self.codes, new_names, memberships)
+        new_codes = np.cumsum(~is_pooled) - 1
+        new_codes[is_pooled] = np.count_nonzero(~is_pooled)
         return Groups(new_codes[self.codes], new_names)
 
-    def leave_out(self, names: Iterable[Any]) -> tuple["Groups", np.ndarray]:
-        """Without some groups: the groups of the other points, and which points they are.
+    def leave_out(self, names: Iterable[Any]) -> "Groups":
+        """Without some groups: their points are then in no group.
 
         Examples
         --------
-        >>> others, is_kept = as_groups(["a", "b", "c", "b"], 4).leave_out(["a", "c"])
-        >>> others.names
-        ['b']
-        >>> is_kept.tolist()
-        [False, True, False, True]
+        >>> others = as_groups(["a", "b", "c", "b"], 4).leave_out(["a", "c"])
+        >>> others.names, others.counts.tolist()
+        (['b'], [2])
+        >>> len(others.codes)
+        4
         """
-        is_left_out = self._is_among(names)
-        new_codes = np.cumsum(~is_left_out) - 1
-        is_kept = ~is_left_out[self.codes]
-        others = Groups(new_codes[self.codes[is_kept]], self._names_where(~is_left_out))
-        return others, is_kept
+        stays = ~self._is_among(names)
+        memberships = self.memberships
+        if memberships is None:
+            memberships = np.eye(len(self), dtype=np.int64)
+        return Groups(self.codes, self._names_where(stays), memberships[:, stays])
 
     def _is_among(self, names: Iterable[Any]) -> np.ndarray:
         """Which groups have one of these names."""
@@ -100,14 +153,45 @@ class Groups:
     def declare(self, names: Iterable[Any]) -> "Groups":
         """With these names too; those that are new come last, without points."""
         every = list(dict.fromkeys([*self.names, *names]))
-        return Groups(self.codes, every)
+        if self.memberships is None:
+            return Groups(self.codes, every)
+        n_new = len(every) - len(self.names)
+        none = np.zeros((self.n_codes, n_new), np.int64)
+        return Groups(self.codes, every, np.hstack([self.memberships, none]))
 
     def joined(self, others: "Groups") -> "Groups":
         """These points followed by others."""
         groups = self.declare(others.names)
         place = {name: code for code, name in enumerate(groups.names)}
-        codes = np.array([place[name] for name in others.names], np.intp)[others.codes]
-        return Groups(np.concatenate([self.codes, codes]), groups.names)
+        new_places = np.array([place[name] for name in others.names], np.intp)
+        if groups.memberships is None and others.memberships is None:
+            codes = np.concatenate([self.codes, new_places[others.codes]])
+            return Groups(codes, groups.names)
+        own = groups._memberships_of_codes()
+        theirs = np.zeros((others.n_codes, len(groups)), np.int64)
+        theirs[:, new_places] = others._memberships_of_codes()
+        codes = np.concatenate([self.codes, len(own) + others.codes])
+        return Groups(codes, groups.names, np.vstack([own, theirs]))
+
+    def _memberships_of_codes(self) -> np.ndarray:
+        """Which groups every code stands for, also where it is one each."""
+        if self.memberships is None:
+            return np.eye(len(self), dtype=np.int64)
+        return self.memberships
+
+
+def counts_per_group(counts: np.ndarray, memberships: np.ndarray | None) -> np.ndarray:
+    """Counts by code (…, codes) as counts by group (…, groups).
+
+    Examples
+    --------
+    >>> both = np.array([[1, 0], [1, 1], [0, 0]])
+    >>> counts_per_group(np.array([5, 2, 9]), both).tolist()
+    [7, 2]
+    """
+    if memberships is None:
+        return counts
+    return counts @ memberships
 
 
 def as_groups(values: Any, n: int) -> Groups:
@@ -119,7 +203,9 @@ def as_groups(values: Any, n: int) -> Groups:
         Lists, arrays, pandas, polars and Arrow objects. Several columns give one group
         per combination that occurs, named by a tuple. Unused categories of a single
         categorical column are declared groups, without points; of several columns only
-        combinations that occur are groups.
+        combinations that occur are groups. Several columns that are all boolean are
+        groups that may overlap, one per column: who belongs to each. A column without
+        True is a declared group.
     n : int
         The number of points.
 
@@ -134,6 +220,11 @@ def as_groups(values: Any, n: int) -> Groups:
     >>> seen = pd.Categorical(["a", "b", "a"], categories=["a", "b", "c"])
     >>> as_groups(seen, 3).counts.tolist()
     [2, 1, 0]
+    >>> people = pd.DataFrame({
+    ...     "woman": [True, True, False], "Black": [False, True, False]
+    ... })
+    >>> as_groups(people, 3).counts.tolist()
+    [2, 1]
     """
     if isinstance(values, Groups):
         _check_length(len(values.codes), n)
@@ -150,6 +241,8 @@ def as_groups(values: Any, n: int) -> Groups:
     if len(columns) == 1:
         codes, names = _factorize(columns[0], "groups")
         return Groups(codes, names)
+    if all(types.is_bool_dtype(column.dtype) for column in columns):
+        return _overlapping(columns)
     return _combinations(columns)
 
 
@@ -199,6 +292,27 @@ def _array_of_columns(values: Any) -> Any:
     raise ValueError(
         f"groups: found shape {array.shape}; wanted (n,), or (n, columns) for several"
     )
+
+
+def _overlapping(columns: list[pd.Series]) -> Groups:
+    """A group per boolean column; a point may be in several, or in none."""
+    names = [plain(column.name) for column in columns]
+    table = np.empty((len(columns[0]), len(columns)), bool)
+    for place, column in enumerate(columns):
+        if names.index(names[place]) < place:
+            raise ValueError(
+                f"groups: found the column {names[place]!r} twice; wanted a name for "
+                "each group"
+            )
+        is_missing = column.isna().to_numpy()
+        if is_missing.any():
+            raise ValueError(
+                f"groups: row {is_missing.argmax()} of column {names[place]!r} is "
+                "missing; wanted True or False"
+            )
+        table[:, place] = column.to_numpy(bool)
+    combinations, codes = np.unique(table, axis=0, return_inverse=True)
+    return Groups(codes.ravel(), names, combinations.astype(np.int64))
 
 
 def _combinations(columns: list[pd.Series]) -> Groups:

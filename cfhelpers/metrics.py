@@ -37,6 +37,8 @@ class Quantity(StrEnum):
     TRUE_LABEL_COVERAGE = "true_label_coverage"
     PPV = "ppv"
     PPV_MINUS_PRIOR = "ppv_minus_prior"
+    SET_SIZE = "set_size"
+    SINGLETON = "singleton"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class FairnessMetric:
     quantity : str
         What is compared. The user's own metrics compare "coverage": the share of the
         cell whose set holds `label`. Built-in metrics also use the coverage of the true
-        label, the predictive value Pr[Y = ỹ | ỹ in the set] ("ppv"), or that value less
-        the prior Pr[Y = ỹ] ("ppv_minus_prior").
+        label, the predictive value Pr[Y = ỹ | ỹ in the set] ("ppv"), that value less
+        the prior Pr[Y = ỹ] ("ppv_minus_prior"), the mean size of a set as a share of all
+        labels ("set_size"), or how many sets hold just one label ("singleton").
 
     Examples
     --------
@@ -99,6 +102,8 @@ class FairnessMetric:
         both = (Condition.EQUAL, Condition.DIFFERENT)
         needed: dict[str, tuple[str | None, ...]] = {
             Quantity.TRUE_LABEL_COVERAGE: (Condition.ANY,),
+            Quantity.SET_SIZE: (Condition.ANY,),
+            Quantity.SINGLETON: (Condition.ANY,),
             Quantity.PPV: both,
             Quantity.PPV_MINUS_PRIOR: both,
         }
@@ -141,14 +146,25 @@ class FairnessMetric:
 
     @property
     def per_label(self) -> bool:
-        """False for overall accuracy equality, which looks at the true label alone."""
-        return self.quantity != Quantity.TRUE_LABEL_COVERAGE
+        """False where a whole set is looked at, or the true label alone."""
+        return self.quantity != Quantity.TRUE_LABEL_COVERAGE and not self.is_size
+
+    @property
+    def is_size(self) -> bool:
+        """Whether it compares sizes of sets: how many labels a set holds."""
+        return self.quantity in (Quantity.SET_SIZE, Quantity.SINGLETON)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it compares means of numbers, not shares of points."""
+        return self.quantity == Quantity.SET_SIZE
 
     @property
     def needs_labels(self) -> bool:
         """Whether it looks at true labels; demographic parity, for one, does not."""
         is_any = set(self.conditions) == {Condition.ANY}
-        return self.is_predictive or not self.per_label or not is_any
+        is_of_true_label = self.quantity == Quantity.TRUE_LABEL_COVERAGE
+        return self.is_predictive or is_of_true_label or not is_any
 
     @property
     def default_closeness(self) -> float:
@@ -215,8 +231,12 @@ METRICS: dict[str, FairnessMetric] = {
             "predictive_parity_proxy", (_EQUAL, _DIFFERENT), quantity="ppv_minus_prior"
         ),
         FairnessMetric("overall_accuracy_equality", _ANY, quantity="true_label_coverage"),
+        FairnessMetric("set_size", _ANY, quantity="set_size"),
+        FairnessMetric("singletons", _ANY, quantity="singleton"),
     )
 }
+# Those of the paper, which look at labels; the others look at the sizes of sets.
+LABEL_METRICS = tuple(name for name, metric in METRICS.items() if not metric.is_size)
 
 
 def get_metric(metric: str | FairnessMetric) -> FairnessMetric:

@@ -289,3 +289,111 @@ def _draw_gains(
         xlim=(0, widest),
         ylim=(0, top),
     )
+
+
+# Colour and marker of each verdict of a look.
+VERDICT_LOOKS = {"within": ("C2", "o"), "beyond": ("C3", "X"), "cannot tell": ("C7", ".")}
+
+
+def looks(
+    history: pd.DataFrame, closeness: float, metric: str, is_ratio: bool = False
+) -> Figure:
+    """A watched disparity over time, with the values it may have at every look.
+
+    Parameters
+    ----------
+    history : DataFrame
+        A row per look: date, people, disparity, lower, upper, verdict.
+    closeness : float
+        What is allowed.
+    metric : str
+    is_ratio : bool
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> history = pd.DataFrame({
+    ...     "date": [None, None], "people": [9, 18], "disparity": [0.2, 0.1],
+    ...     "lower": [0.0, 0.0], "upper": [0.9, 0.7],
+    ...     "verdict": ["cannot tell", "cannot tell"],
+    ... })
+    >>> fig = looks(history, 0.1, "demographic_parity")
+    >>> fig.axes[0].get_xlabel()
+    'look'
+    >>> plt.close(fig)
+    """
+    fig, ax = plt.subplots(figsize=(7.0, 3.6))
+    x = np.arange(1, len(history) + 1)
+    has_dates = len(history) > 0 and bool(history["date"].notna().all())
+    ax.fill_between(
+        x,
+        history["lower"],
+        history["upper"],
+        color="C0",
+        alpha=0.2,
+        label="values it may have",
+    )
+    ax.plot(x, history["disparity"], color="C0", label="as counted")
+    for verdict, (color, marker) in VERDICT_LOOKS.items():
+        is_it = (history["verdict"] == verdict).to_numpy()
+        if is_it.any():
+            values = history["disparity"].to_numpy()[is_it]
+            ax.scatter(
+                x[is_it], values, color=color, marker=marker, label=verdict, zorder=3
+            )
+    word = "at least" if is_ratio else "at most"
+    ax.axhline(closeness, color="black", linestyle="--", label=f"allowed: {word}")
+    ax.set_ylim(0, 1.02 if is_ratio else _top(history, closeness))
+    ax.set_ylabel("ratio" if is_ratio else "gap")
+    ax.set_xlabel("look")
+    if has_dates:
+        shown = np.unique(np.linspace(0, len(x) - 1, min(len(x), 6)).astype(int))
+        ax.set_xticks(x[shown], history["date"].iloc[shown])
+        ax.set_xlabel("date of the look")
+    ax.set_title(metric.replace("_", " "))
+    fig.legend(loc="outside right center")
+    return fig
+
+
+def _top(history: pd.DataFrame, closeness: float) -> float:
+    """The upper end of the axis: all that is known after the first tenth of the looks."""
+    later = history["upper"].iloc[len(history) // 10 :]
+    return min(1.02, 1.1 * max(later.max(), 2 * closeness))
+
+
+def power_curve(curve: pd.DataFrame, points: int, power: float) -> Figure:
+    """How the chance that a calibration set is large enough grows with its size.
+
+    Parameters
+    ----------
+    curve : DataFrame
+        people and power.
+    points : int
+        The number that was found.
+    power : float
+        The chance that was asked for.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> curve = pd.DataFrame({"people": [100, 200], "power": [0.4, 0.9]})
+    >>> fig = power_curve(curve, 180, 0.8)
+    >>> fig.axes[0].get_ylabel()
+    'chance of passing'
+    >>> plt.close(fig)
+    """
+    fig, ax = plt.subplots(figsize=(6.4, 3.6))
+    ax.plot(curve["people"], curve["power"], color="C0")
+    ax.axhline(power, color="C7", linestyle=":", label=f"{power:.0%} asked for")
+    ax.axvline(points, color="black", linestyle="--", label=f"{points:,} people")
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("people in the calibration set")
+    ax.set_ylabel("chance of passing")
+    ax.legend(loc="lower right")
+    return fig

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cfhelpers import __version__, conformal, control, fairness, scores
+from cfhelpers import __version__, conformal, control, fairness, mondrian, scores
 from cfhelpers._checks import (
     as_array,
     as_flag,
@@ -32,6 +32,7 @@ from cfhelpers._checks import (
 from cfhelpers.control import FairThreshold, Guarantee
 from cfhelpers.fairness import FairnessMetric, get_metric
 from cfhelpers.groups import Groups, as_groups
+from cfhelpers.weights import Weighting, use_weights
 
 # What `to_dict` writes and `from_dict` needs.
 WRITTEN = (
@@ -54,6 +55,7 @@ SCORES: dict[str, Callable] = {
     "raps": scores.raps,
 }
 SMALL_GROUPS = ("keep", "pool", "leave out")
+OUTCOME = "the outcome"  # what intervals cover, where sets cover labels
 DIGITS = 6  # of probabilities, where they tell people apart: the last bits do not matter
 SEEDS = 2**53  # so that a seed survives JSON in any language
 # The last bits of a model's output depend on the batch. A threshold that is itself a
@@ -84,6 +86,11 @@ class Promise:
         declared ones.
     pooled, left_out : lists
         Small groups that became one, or that nothing is promised about.
+    weighting : str
+        What became of weights, where there were any. The promise is then about the
+        population that they describe.
+    per_group : bool
+        Whether every group has thresholds of its own, which ask for a person's group.
     """
 
     metric: str
@@ -95,23 +102,52 @@ class Promise:
     groups: list[Any]
     pooled: list[Any] = field(default_factory=list)
     left_out: list[Any] = field(default_factory=list)
+    weighting: str = ""
+    per_group: bool = False
 
     def __str__(self) -> str:
+        if self.per_group:
+            covered = OUTCOME if self.labels == [OUTCOME] else "every label"
+            return self._with_weighting(
+                f"{covered} covered with probability at least {1 - self.alpha:g} in "
+                f"each of the groups {listed(self.groups)}; asks for the group at "
+                "prediction (Mondrian, group-conditional)"
+            )
         about = f"{self.metric} within {self.closeness:g} for the groups "
-        about += _listed(self.groups)
+        about += listed(self.groups)
         if self.guarantee == Guarantee.NONE:
             text = f"{about}: on the calibration data, without a guarantee"
         else:
             text = f"{about}, with probability at least {1 - self.delta:g} over the "
             text += "calibration set"
         if self.pooled:
-            text += f"; small groups, pooled: {_listed(self.pooled)}"
+            text += f"; small groups, pooled: {listed(self.pooled)}"
         if self.left_out:
-            text += f"; small groups, left out: {_listed(self.left_out)}"
-        return text
+            text += f"; small groups, left out: {listed(self.left_out)}"
+        return self._with_weighting(text)
+
+    def _with_weighting(self, text: str) -> str:
+        """The sentence, and what became of the weights."""
+        if not self.weighting:
+            return text
+        return f"{text}; {self.weighting}"
 
 
-class FairConformalClassifier(ClassifierMixin, BaseEstimator):
+class KeepsEstimator(BaseEstimator):
+    """An estimator around another that is fitted already, and stays so when cloned."""
+
+    def __sklearn_clone__(self) -> Any:
+        """The same parameters, nothing learnt; the estimator stays fitted."""
+        parameters = self.get_params(deep=False)
+        estimator = parameters.pop("estimator")
+        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
+        copy = type(self)(estimator=estimator, **copies)
+        if hasattr(self, "_metadata_request"):  # what metadata routing was asked for
+            copy._metadata_request = deepcopy(self._metadata_request)
+        return copy
+
+
+class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
     """Prediction sets from any fitted classifier, made fair on a calibration set.
 
     A person's set depends on that person alone: it is the same in any batch and in any
@@ -140,6 +176,11 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         The seed of the random numbers. By default `fit` draws one and keeps it.
     grid : thresholds, optional
         As in `control.find_threshold`; for RAPS its whole range by default.
+    per_group : bool
+        The Mondrian baseline, also called group-conditional conformal prediction: one
+        threshold per group and label. Every cell is then covered on its own, at the
+        price that `predict_set` asks for everyone's group. `summary_` has the fair
+        predictor, which asks for none, beside it.
 
     Attributes
     ----------
@@ -147,11 +188,14 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         Labels, in the order of the columns of the sets.
     result_ : control.FairThreshold
         What the search found, with cells named by your labels.
-    threshold_ : float64 (K,)
+    threshold_ : float64 (K,), or (G, K) with `per_group`
     promise_ : Promise
         The groups and labels that the promise is for.
     summary_ : DataFrame
-        A row per label.
+        A row per label. With `per_group` a row per predictor: this one, the fair one
+        without groups, and one threshold for everyone, on the calibration data.
+    weighting_ : weights.Weighting or None
+        What became of `sample_weight`: points kept, and the cost.
     seed_ : int
 
     Examples
@@ -180,6 +224,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         randomized: bool = True,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         grid: ArrayLike | None = None,
+        per_group: bool = False,
     ) -> None:
         self.estimator = estimator
         self.conformity_score = conformity_score
@@ -194,6 +239,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         self.randomized = randomized
         self.random_state = random_state
         self.grid = grid
+        self.per_group = per_group
 
     def fit(
         self,
@@ -202,6 +248,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         groups: Any = None,
         ids: ArrayLike | None = None,
         unlabelled: tuple[Any, ...] | None = None,
+        sample_weight: ArrayLike | None = None,
+        weight_bound: float | None = None,
     ) -> "FairConformalClassifier":
         """Find the thresholds on calibration data that did not train the estimator.
 
@@ -210,12 +258,20 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         X : features, or probabilities (n, K) where there is no estimator
         y : labels (n,)
         groups : (n,), or several columns
-            Unused categories of a categorical column are declared groups.
+            Unused categories of a categorical column are declared groups. A boolean
+            table (n, G) has groups that may overlap; people in none count for q̂ alone.
         ids : (n,), optional
             Who each row is. Given here, they must be given to `predict_set` too.
         unlabelled : (X, groups), or (X, groups, ids) where ids are given, optional
             More people from the same population, for demographic parity and disparate
             impact, which need no labels. They are not among the calibration points.
+        sample_weight : (n,), optional
+            Survey weights, or those of a known shift; see `control.find_threshold`. The
+            promise is then about the population that they describe. New people need no
+            weights.
+        weight_bound : float, optional
+            The largest weight that anyone can have, declared beforehand. Needed with a
+            guarantee and with `per_group`, for the thinning.
 
         Returns
         -------
@@ -231,7 +287,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         self._check_options()
         probs = self._learn_columns(X, y)
-        self.seed_ = _seed_of(self.random_state)
+        self.seed_ = seed_of(self.random_state)
         self.has_ids_ = ids is not None
         labels = self._codes_of(y, "y")
         if len(labels) != len(probs):
@@ -246,9 +302,20 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             more = self._unlabelled(unlabelled, ids)
         table = self._on_grid(self._scores(X, probs, ids))
         task = self._task(table, labels, people, more)
+        self.weighting_: Weighting | None = None
+        if sample_weight is not None or weight_bound is not None:
+            self.weighting_, task, _ = task.weighted(
+                sample_weight, weight_bound, self.per_group, self.seed_, ids
+            )
+        if self.per_group:
+            mondrian.check_is_partition(task.groups)
         regrouped, pooled, left_out = task.regroup(self.small_groups)
         self._remember(regrouped, pooled, left_out)
-        self._warn(task, regrouped)
+        if self.per_group:
+            self._remember_groups(task)
+        else:
+            served = "Labels with an infinite threshold are in every set."
+            warn_about(self.promise_, self.result_, task, regrouped, served)
         return self
 
     def _task(
@@ -257,13 +324,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         labels: np.ndarray,
         people: Groups,
         more: tuple[np.ndarray, Groups] | None,
-    ) -> "_Task":
+    ) -> "Task":
         """The search that the options ask for; everyone's groups have the same names."""
-        if more is not None:
-            people = people.declare(more[1].names)
-            nobody = Groups(np.empty(0, np.intp), people.names)
-            more = (more[0], nobody.joined(more[1]))
-        return _Task(
+        return Task.of(
             table,
             labels,
             people,
@@ -307,7 +370,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"unlabelled {error}") from None
         return self._on_grid(self._scores(unlabelled[0], probs, own_ids)), groups
 
-    def predict_set(self, X: Any, ids: ArrayLike | None = None) -> np.ndarray:
+    def predict_set(
+        self, X: Any, ids: ArrayLike | None = None, groups: Any = None
+    ) -> np.ndarray:
         """The prediction sets of new people; no groups are needed.
 
         Parameters
@@ -315,6 +380,8 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         X : features, or probabilities (n, K) where there is no estimator
         ids : (n,), optional
             If, and only if, `fit` was given ids.
+        groups : (n,), optional
+            If, and only if, `per_group` is set: everyone's group, one of those in `fit`.
 
         Returns
         -------
@@ -330,11 +397,28 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         if ids is not None:
             ids = _checked_ids(ids, len(probs))
         table = self._scores(X, probs, ids)
-        return conformal.prediction_sets(table, self.threshold_ + SLACK[table.dtype])
+        limits = self.threshold_ + SLACK[table.dtype]
+        if not self.per_group:
+            if groups is not None:
+                raise ValueError(
+                    "groups: found some; the sets do not depend on them, so wanted None "
+                    "(per_group=True has thresholds for each group)"
+                )
+            return conformal.prediction_sets(table, limits)
+        if groups is None:
+            raise ValueError(
+                "groups: found None; with per_group=True every group has thresholds of "
+                "its own, so wanted one group for each person"
+            )
+        codes = mondrian.codes_of_known(groups, self.groups_, len(table))
+        return mondrian.sets_by_group(table, limits, codes)
 
-    def predict_labels(self, X: Any, ids: ArrayLike | None = None) -> list[list[Any]]:
+    def predict_labels(
+        self, X: Any, ids: ArrayLike | None = None, groups: Any = None
+    ) -> list[list[Any]]:
         """The prediction sets as lists of labels; see `predict_set`."""
-        return [self.classes_[row].tolist() for row in self.predict_set(X, ids)]
+        sets = self.predict_set(X, ids, groups)
+        return [self.classes_[row].tolist() for row in sets]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely label of each point, without its set."""
@@ -370,11 +454,13 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             "columns": [plain(name) for name in self._columns],
             "n_features": getattr(self, "n_features_in_", None),
             "feature_names": feature_names,
-            "threshold": [_json_number(value) for value in self.threshold_],
-            "base_threshold": _json_number(self.base_threshold_),
+            "threshold": json_thresholds(self.threshold_),
+            "per_group": self.per_group,
+            "groups": json_values(getattr(self, "groups_", [])),
+            "base_threshold": json_number(self.base_threshold_),
             "classwise": self.classwise,
             "small_groups": self.small_groups,
-            "promise": _json_values(asdict(self.promise_)),
+            "promise": json_values(asdict(self.promise_)),
         }
 
     @classmethod
@@ -406,7 +492,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"fitted: found no {absent[0]!r}; wanted all that to_dict gives"
             )
-        promise = Promise(**_from_json(fitted["promise"]))
+        promise = Promise(**promise_from_json(fitted["promise"]))
         found = cls(
             estimator=estimator,
             conformity_score=_score_from_dict(fitted["conformity_score"]),
@@ -420,6 +506,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             small_groups=fitted["small_groups"],
             randomized=fitted["randomized"],
             random_state=fitted["seed"],
+            per_group=fitted.get("per_group", False),
         )
         if found._takes() != fitted["takes"]:
             wanted = "None"
@@ -443,7 +530,9 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             self.n_features_in_ = fitted["n_features"]
         if fitted["feature_names"] is not None:
             self.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
-        self.threshold_ = np.array([float(value) for value in fitted["threshold"]])
+        self.threshold_ = np.array(fitted["threshold"], dtype=object).astype(np.float64)
+        if self.per_group:
+            self.groups_ = names_from_json(fitted["groups"])
         self.base_threshold_ = float(fitted["base_threshold"])
 
     def __sklearn_tags__(self) -> Tags:
@@ -452,21 +541,12 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = self.estimator is not None
         return tags
 
-    def __sklearn_clone__(self) -> "FairConformalClassifier":
-        """The same parameters, nothing learnt; the estimator stays fitted."""
-        parameters = self.get_params(deep=False)
-        estimator = parameters.pop("estimator")
-        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
-        copy = type(self)(estimator=estimator, **copies)
-        if hasattr(self, "_metadata_request"):  # what metadata routing was asked for
-            copy._metadata_request = deepcopy(self._metadata_request)
-        return copy
-
     def _check_options(self) -> None:
         """Options that nothing below checks."""
         metric = get_metric(self.metric)
         as_flag(self.classwise, "classwise")
         as_flag(self.randomized, "randomized")
+        as_flag(self.per_group, "per_group")
         one_of(self.small_groups, "small_groups", SMALL_GROUPS)
         _score_parts(self.conformity_score)
         metric.allowed(self.closeness, stacklevel=4)
@@ -619,12 +699,7 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
         given = self._grid()
         if given is None:
             given = control.default_grid()
-        grid = np.unique(as_float_column(given, "grid").astype(np.float64))
-        reach = grid + SLACK[table.dtype]
-        place = np.searchsorted(reach, table, side="left")
-        points = np.append(grid, np.inf)[place]
-        lowered = conformal.round_down(points, table.dtype)
-        return np.where(points <= table, lowered, table)
+        return on_grid(table, given, SLACK[table.dtype])
 
     def _grid(self) -> ArrayLike | None:
         """RAPS reaches above 1, by an amount that is known beforehand."""
@@ -634,14 +709,14 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             return self.grid
         return control.default_grid(scores.raps_maximum(len(self.classes_), **options))
 
-    def _remember(self, task: "_Task", pooled: list[Any], left_out: list[Any]) -> None:
+    def _remember(self, task: "Task", pooled: list[Any], left_out: list[Any]) -> None:
         """Set what was found, in the user's own names."""
         found = task.find()
         cells = []
         for group, code, n in found.blocking_cells:
             label = None if code is None else plain(self.classes_[code])
             cells.append((group, label, n))
-        self.result_ = replace(found, blocking_cells=cells)
+        self.result_ = replace(found, blocking_cells=cells, weighting=self.weighting_)
         self.threshold_ = found.threshold
         self.base_threshold_ = found.base_threshold
         positive = task.options["positive_labels"]
@@ -655,46 +730,92 @@ class FairConformalClassifier(ClassifierMixin, BaseEstimator):
             groups=task.groups.names,
             pooled=pooled,
             left_out=left_out,
+            weighting="" if self.weighting_ is None else str(self.weighting_),
         )
         self.summary_ = self._summary(task)
 
-    def _summary(self, task: "_Task") -> pd.DataFrame:
+    def _remember_groups(self, task: "Task") -> None:
+        """Set the thresholds of every group, and the fair predictor's beside them."""
+        fair = self.threshold_
+        self.groups_ = task.groups.names
+        self.promise_ = replace(
+            self.promise_, per_group=True, groups=self.groups_, pooled=[], left_out=[]
+        )
+        self.threshold_ = mondrian.cell_thresholds(
+            task.scores, task.labels, task.groups, self.alpha
+        )
+        own = mondrian.sets_by_group(task.scores, self.threshold_, task.groups.codes)
+        sets = {
+            mondrian.PER_GROUP: own,
+            mondrian.FAIR: conformal.prediction_sets(task.scores, fair),
+            mondrian.BASE: conformal.prediction_sets(task.scores, self.base_threshold_),
+        }
+        self.summary_ = mondrian.comparison(
+            sets, task.labels, task.groups, task.metric, task.options["positive_labels"]
+        )
+        too_few = []
+        for code, label in np.argwhere(np.isinf(self.threshold_)):
+            name = self.groups_[code]
+            too_few.append(f"({name!r}, {plain(self.classes_[label])})")
+        if too_few:
+            warnings.warn(
+                f"per_group: the cells (group, label) {', '.join(too_few)} have too few "
+                f"points for a coverage of {1 - self.alpha:g}; their label is in every "
+                "set of that group",
+                InfeasibleWarning,
+                stacklevel=3,
+            )
+
+    def _summary(self, task: "Task") -> pd.DataFrame:
         """A row per label."""
         compared = "ratio" if task.metric.is_ratio else "gap"
         points = np.bincount(task.labels, minlength=len(self.classes_))
-        columns = {
-            "calibration points": points,
+        columns: dict[str, Any] = {"calibration points": points}
+        if self.weighting_ is not None and self.weighting_.weight_bound is not None:
+            columns["of all points"] = self.weighting_.n_points
+            columns["cost of thinning"] = self.weighting_.cost
+        columns |= {
             "base threshold": self.result_.base_threshold,
             "threshold": self.result_.threshold,
             compared: self.result_.bound,
         }
         return pd.DataFrame(columns, index=pd.Index(self.classes_, name="label"))
 
-    def _warn(self, task: "_Task", regrouped: "_Task") -> None:
-        """Say what a user must know about this calibration."""
-        promise = self.promise_
-        if len(promise.groups) < 2:
-            warnings.warn(
-                f"groups: found only {_listed(promise.groups)}; there is no gap between "
-                "groups, so nothing is promised beyond coverage",
-                UserWarning,
-                stacklevel=3,
-            )
-        if promise.pooled or promise.left_out:
-            warnings.warn(f"The promise: {promise}", SmallGroupsWarning, stacklevel=3)
-        if self.result_.feasible:
-            return
-        advice = "; ".join(_advice(self.result_, task, regrouped))
+
+def warn_about(
+    promise: Promise, result: FairThreshold, task: "Task", regrouped: "Task", served: str
+) -> None:
+    """Say what a user must know about a calibration; `served` is what ∞ serves."""
+    if len(promise.groups) < 2:
         warnings.warn(
-            f"{self.result_}. Labels with an infinite threshold are in every set. "
-            f"What would help: a larger calibration set; {advice}.",
-            InfeasibleWarning,
+            f"groups: found only {listed(promise.groups)}; there is no gap between "
+            "groups, so nothing is promised beyond coverage",
+            UserWarning,
             stacklevel=3,
         )
+    if promise.pooled or promise.left_out:
+        warnings.warn(f"The promise: {promise}", SmallGroupsWarning, stacklevel=3)
+    if result.feasible:
+        return
+    helps = "; ".join(advice(result, task, regrouped))
+    warnings.warn(
+        f"{result}. {served} What would help: a larger calibration set; {helps}.",
+        InfeasibleWarning,
+        stacklevel=3,
+    )
+
+
+def on_grid(table: np.ndarray, grid: ArrayLike, slack: float) -> np.ndarray:
+    """Scores, of which those at most `slack` above a grid point are that point."""
+    points = np.unique(as_float_column(grid, "grid").astype(np.float64))
+    place = np.searchsorted(points + slack, table, side="left")
+    reached = np.append(points, np.inf)[place]
+    lowered = conformal.round_down(reached, table.dtype)
+    return np.where(reached <= table, lowered, table)
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """One search: calibration data and what is asked of them."""
 
     scores: np.ndarray
@@ -704,28 +825,79 @@ class _Task:
     closeness: float | None
     options: dict[str, Any]
     unlabelled: tuple[np.ndarray, Groups] | None = None
-    is_kept: np.ndarray | None = None  # the points of the groups; None: all points
 
     def find(self) -> FairThreshold:
         """The answer. Points of groups that are left out count for q̂ alone."""
-        kept = slice(None) if self.is_kept is None else self.is_kept
         found = control.search(
-            self.scores[kept],
-            self.labels[kept],
+            self.scores,
+            self.labels,
             self.groups,
             self.metric,
             unlabelled=self.unlabelled,
-            base_scores=self.scores[np.arange(len(self.labels)), self.labels],
             **self.options,
         )
         return found.find(self.closeness)
+
+    @classmethod
+    def of(
+        cls,
+        table: np.ndarray,
+        labels: np.ndarray,
+        people: Groups,
+        metric: FairnessMetric,
+        closeness: float | None,
+        options: dict[str, Any],
+        more: tuple[np.ndarray, Groups] | None,
+    ) -> "Task":
+        """With everyone's groups by the same names, also those without a label."""
+        if more is not None:
+            people = people.declare(more[1].names)
+            more = (more[0], people.take(np.empty(0, np.intp)).joined(more[1]))
+        return cls(table, labels, people, metric, closeness, options, more)
+
+    def weighted(
+        self,
+        sample_weight: ArrayLike | None,
+        weight_bound: float | None,
+        per_group: bool,
+        seed: int,
+        ids: Any,
+    ) -> tuple[Weighting, "Task", np.ndarray]:
+        """What became of the weights, the search with them, and which points count.
+
+        With a guarantee, or thresholds for each group, points are thinned.
+        """
+        if sample_weight is None:
+            raise ValueError(
+                "weight_bound: found one without sample_weight; wanted both, or neither"
+            )
+        if self.unlabelled is not None:
+            raise ValueError(
+                "unlabelled: found some together with sample_weight; wanted one or the "
+                "other"
+            )
+        is_thinned = per_group or self.options["guarantee"] != Guarantee.NONE
+        weighting, is_kept, weights = use_weights(
+            sample_weight, len(self.labels), weight_bound, is_thinned, seed, ids
+        )
+        options = {**self.options, "sample_weight": weights}
+        if options.get("base_scores") is not None:
+            options["base_scores"] = options["base_scores"][is_kept]
+        kept = replace(
+            self,
+            scores=self.scores[is_kept],
+            labels=self.labels[is_kept],
+            groups=self.groups.take(is_kept),
+            options=options,
+        )
+        return weighting, kept, is_kept
 
     def small_groups(self) -> list[Any]:
         """Groups with a cell that has fewer points than any finite threshold needs.
 
         Sizes alone decide: every score is 0 here, so that all points are covered.
         """
-        options = {**self.options, "grid": None}
+        options = {**self.options, "grid": None, "base_scores": None}
         more = self.unlabelled
         if more is not None:
             more = (np.zeros(more[0].shape), more[1])
@@ -735,7 +907,7 @@ class _Task:
         blocking = {cell[0] for cell in sizes_only.find().blocking_cells}
         return [name for name in self.groups.names if name in blocking]
 
-    def regroup(self, rule: str) -> tuple["_Task", list[Any], list[Any]]:
+    def regroup(self, rule: str) -> tuple["Task", list[Any], list[Any]]:
         """The search without small groups, those that were pooled, those left out.
 
         Where all groups are small they stay: nothing would be left to compare.
@@ -753,17 +925,15 @@ class _Task:
             return pooled, small, []
         if rule == "leave out" and small:
             if more is not None:
-                others, is_other = more[1].leave_out(small)
-                more = (more[0][is_other], others) if is_other.any() else None
-            groups, is_kept = self.groups.leave_out(small)
-            if not is_kept.any():
+                more = (more[0], more[1].leave_out(small))
+            groups = self.groups.leave_out(small)
+            if not groups.counts.any():
                 return self, [], []
-            kept = replace(self, groups=groups, is_kept=is_kept, unlabelled=more)
-            return kept, [], small
+            return replace(self, groups=groups, unlabelled=more), [], small
         return self, [], []
 
 
-def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
+def advice(result: FairThreshold, task: Task, regrouped: Task) -> list[str]:
     """What would make thresholds finite."""
     found = []
     closest = control.told_closeness(result.smallest_closeness, task.metric.is_ratio)
@@ -774,7 +944,7 @@ def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
             "look, it is promised for a new calibration set only)"
         )
     if regrouped is task:
-        found += _advice_on_small_groups(task)
+        found += advice_on_small_groups(task)
     if result.guarantee != Guarantee.NONE:
         plain_rule = {**regrouped.options, "guarantee": Guarantee.NONE}
         is_finite = replace(regrouped, options=plain_rule).find().feasible
@@ -787,7 +957,7 @@ def _advice(result: FairThreshold, task: _Task, regrouped: _Task) -> list[str]:
     return found
 
 
-def _advice_on_small_groups(task: _Task) -> list[str]:
+def advice_on_small_groups(task: Task) -> list[str]:
     """What pooling and leaving out would do, as far as sizes say."""
     small = task.small_groups()
     found = []
@@ -796,11 +966,11 @@ def _advice_on_small_groups(task: _Task) -> list[str]:
         outcome = "large enough"
         if pooled.small_groups():
             outcome = "still too small"
-        found.append(f"small_groups='pool': {_listed(small)} as one group, {outcome}")
+        found.append(f"small_groups='pool': {listed(small)} as one group, {outcome}")
     if 0 < len(small) < len(task.groups) - 1:
         found.append(
             f"small_groups='leave out': a promise for the groups other than "
-            f"{_listed(small)}"
+            f"{listed(small)}"
         )
     return found
 
@@ -840,7 +1010,7 @@ def _score_from_dict(written: dict[str, Any]) -> str | Callable:
     return functools.partial(SCORES[name], **written["options"])
 
 
-def _seed_of(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """The seed of the random numbers: as given, or drawn."""
     if random_state is None:
         return int(np.random.default_rng().integers(SEEDS))
@@ -951,34 +1121,45 @@ def _as_classes(labels: list[Any]) -> np.ndarray:
     return np.array(labels)
 
 
-def _json_number(value: float) -> float | str:
+def json_thresholds(thresholds: np.ndarray) -> list[Any]:
+    """Thresholds (K,) or (G, K) as JSON has them."""
+    if thresholds.ndim == 2:
+        return [json_thresholds(row) for row in thresholds]
+    return [json_number(value) for value in thresholds]
+
+
+def json_number(value: float) -> float | str:
     """A threshold as JSON has it: infinity is a text."""
     if math.isinf(value):
         return "inf"
     return float(value)
 
 
-def _json_values(value: Any) -> Any:
+def json_values(value: Any) -> Any:
     """Plain JSON: tuples as lists, and what JSON has no type for as text."""
     if isinstance(value, dict):
-        return {key: _json_values(entry) for key, entry in value.items()}
+        return {key: json_values(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_values(entry) for entry in value]
+        return [json_values(entry) for entry in value]
     value = plain(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
 
 
-def _from_json(promise: dict[str, Any]) -> dict[str, Any]:
+def promise_from_json(promise: dict[str, Any]) -> dict[str, Any]:
     """What `_json_values` wrote of a promise: names that were tuples are tuples again."""
     found = dict(promise)
     for key in ("groups", "pooled", "left_out"):
-        names = [tuple(name) if isinstance(name, list) else name for name in found[key]]
-        found[key] = names
+        found[key] = names_from_json(found[key])
     return found
 
 
-def _listed(names: list[Any]) -> str:
+def names_from_json(names: list[Any]) -> list[Any]:
+    """Names that were tuples are tuples again."""
+    return [tuple(name) if isinstance(name, list) else name for name in names]
+
+
+def listed(names: list[Any]) -> str:
     """Names for a sentence."""
     return ", ".join(repr(name) for name in names)

@@ -28,9 +28,13 @@ FILTERS = {
     "predictive_parity": PARITY,
     "predictive_parity_proxy": PARITY,
     "overall_accuracy_equality": PARITY,
+    "set_size": PARITY,
+    "singletons": PARITY,
 }
 PREDICTIVE = ("predictive_parity", "predictive_parity_proxy")
 OVERALL = "overall_accuracy_equality"
+SIZES = ("set_size", "singletons")
+WHOLE = (OVERALL, *SIZES)  # they look at no label in particular
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,19 @@ class Metric:
     def sign(self):
         """Ratios are negated, so that smaller is fairer for every metric."""
         return -1 if self.ratio else 1
+
+
+class Overlapping:
+    """Groups 0..G-1 as a boolean table (n, G); `g == a` is the a-th column."""
+
+    def __init__(self, table):
+        self.table = np.asarray(table)
+
+    def __eq__(self, a):
+        return self.table[:, a]
+
+    def tolist(self):
+        return list(range(self.table.shape[1]))
 
 
 def metric(name):
@@ -147,6 +164,8 @@ def unfairness(metric, scores, y, g, label, thresholds, level=None):
     sharpest test that is valid.
     """
     thresholds = np.asarray(thresholds, dtype=np.float64)
+    if metric.name in SIZES:
+        return size_losses(metric, scores, g, thresholds, level)
     column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
     names = sorted(set(g.tolist()))
     if level is not None and len(names) == 1:  # there is no pair to compare
@@ -160,6 +179,58 @@ def unfairness(metric, scores, y, g, label, thresholds, level=None):
             values = loss_of_staircase(metric, column, y, label, cells, thresholds, level)
         worst = np.maximum(worst, values)
     return worst
+
+
+def size_losses(metric, scores, g, thresholds, level):
+    """The gap in mean size, as a share of all labels, or in sets of just one label."""
+    names = sorted(set(g.tolist()))
+    losses = []
+    for threshold in thresholds:
+        if math.isinf(threshold) or (level is not None and len(names) == 1):
+            losses.append(0.0)
+            continue
+        cells = [g == a for a in names]
+        values = [set_values(metric, scores[cell], threshold) for cell in cells]
+        is_share = metric.name == "singletons"
+        if level is not None and is_share and not needs_bounds(metric, cells, level):
+            hits = [sum(own) for own in values]
+            sizes = [len(own) for own in values]
+            losses.append(oracle_staircase.loss(hits, sizes, level, False))
+            continue
+        ends = [mean_interval(metric, own, level) for own in values]
+        pairs = [
+            high - low
+            for a, (_, high) in enumerate(ends)
+            for b, (low, _) in enumerate(ends)
+            if level is None or a != b
+        ]
+        losses.append(max(pairs))
+    return np.array(losses)
+
+
+def set_values(metric, scores, threshold):
+    """What is averaged over the people of a group, one number each."""
+    sizes = [sum(1 for score in row if score <= threshold) for row in scores]
+    if metric.name == "singletons":
+        return [int(size == 1) for size in sizes]
+    return [size / scores.shape[1] for size in sizes]
+
+
+def mean_interval(metric, values, level):
+    """Rank-based when level is None, else Maurer-Pontil; Clopper-Pearson for shares."""
+    n = len(values)
+    if level is None:
+        return sum(values) / (n + 1), (sum(values) + 1) / (n + 1)
+    if metric.name == "singletons":
+        low, high = clopper_pearson(n, level / 2)
+        return low[sum(values)], high[sum(values)]
+    if n < 2:
+        return 0.0, 1.0
+    mean = sum(values) / n
+    variance = sum((value - mean) ** 2 for value in values) / (n - 1)
+    log = math.log(2 / (level / 2))
+    width = math.sqrt(2 * variance * log / n) + 7 * log / (3 * (n - 1))
+    return max(mean - width, 0.0), min(mean + width, 1.0)
 
 
 def needs_bounds(metric, cells, level):
@@ -262,11 +333,12 @@ def search(
     grid=None,
 ):
     """The answer that `find_threshold` must give."""
-    scores, y, g = np.asarray(scores, np.float64), np.asarray(y), np.asarray(g)
+    scores, y = np.asarray(scores, np.float64), np.asarray(y)
+    g = g if isinstance(g, Overlapping) else np.asarray(g)
     n, n_classes = scores.shape
     true_scores = scores[np.arange(n), y]
     base = quantile(true_scores, alpha)
-    overall = metric.name == OVERALL
+    overall = metric.name in WHOLE
     labels = [0] if overall else sorted(positive_labels)
     parts = [[label] for label in labels] if classwise else [labels]
     level = delta / len(parts) if guarantee else None
@@ -282,6 +354,8 @@ def search(
             )
         else:
             column = true_scores if overall else scores[:, part].ravel()
+            if metric.name in SIZES:
+                column = scores.ravel()
             candidates = np.array(
                 sorted({base, *column[column > base].tolist(), math.inf})
             )
@@ -322,7 +396,7 @@ def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
         return []
     limit = metric.sign * closeness + TOLERANCE
     found = []
-    for label in [None] if metric.name == OVERALL else sorted(positive_labels):
+    for label in [None] if metric.name in WHOLE else sorted(positive_labels):
         for keep in metric.filters:
             cells = [keep(y, g, a, label) for a in names]
             sizes = [int(cell.sum()) for cell in cells]
@@ -330,6 +404,8 @@ def blocking_cells(metric, y, g, positive_labels, closeness, delta=None):
                 others = [size for a, size in enumerate(sizes) if a != b and size > 0]
                 if delta is None:
                     loss = full_loss_of_interval(metric, n / (n + 1))
+                elif metric.name == "set_size":
+                    loss = 1 - mean_interval(metric, [1.0] * n, delta)[0]
                 elif needs_bounds(metric, cells, delta):
                     loss = full_loss_of_interval(
                         metric, clopper_pearson(n, delta / 2)[0][n]
@@ -366,7 +442,11 @@ def group_coverages(sets, y, g, metric, label):
         table = {}
         for a in sorted(set(g.tolist())):
             cell = np.flatnonzero(keep(y, g, a, label)).tolist()
-            if metric.name == OVERALL:
+            if metric.name == "set_size":
+                hits = [sum(sets[i]) / len(sets[i]) for i in cell]
+            elif metric.name == "singletons":
+                hits = [sum(sets[i]) == 1 for i in cell]
+            elif metric.name == OVERALL:
                 hits = [bool(sets[i][y[i]]) for i in cell]
             elif metric.name in PREDICTIVE:
                 hits = [y[i] == label for i in cell if sets[i][label]]
@@ -386,7 +466,7 @@ def disparity(sets, y, g, metric, positive_labels):
     Empty cells are left out; NaN when nothing is left.
     """
     values = []
-    for label in [0] if metric.name == OVERALL else positive_labels:
+    for label in [0] if metric.name in WHOLE else positive_labels:
         for table in group_coverages(sets, y, g, metric, label):
             kept = [
                 coverage for _, coverage in table.values() if not math.isnan(coverage)
@@ -424,3 +504,65 @@ def raps_row(probs, u=None, *, penalty, k_reg):
         s + penalty * max(rank[label] - k_reg, 0)
         for label, s in enumerate(aps_row(probs, u))
     ]
+
+
+def weighted_quantile(true_scores, weights, alpha):
+    """The first score up to which n times the share of the weights is (n + 1)(1 - α).
+
+    n is the effective size (Σw)²/Σw².
+    """
+    size = weights.sum() ** 2 / (weights**2).sum()
+    for score in sorted(set(true_scores.tolist())):
+        share = weights[true_scores <= score].sum() / weights.sum()
+        if size * share >= (size + 1) * (1 - alpha) - 1e-9:
+            return score
+    return math.inf
+
+
+def weighted_interval(column, cell, threshold, weights):
+    """[k/(n + 1), (k + 1)/(n + 1)], n the cell's effective size and k/n its share."""
+    own = weights[cell]
+    if len(own) == 0:
+        return 0.0, 1.0
+    size = own.sum() ** 2 / (own**2).sum()
+    hits = size * own[column[cell] <= threshold].sum() / own.sum()
+    return hits / (size + 1), (hits + 1) / (size + 1)
+
+
+def weighted_loss(metric, scores, y, g, label, threshold, weights):
+    """The gap, or minus the ratio, of one label at one threshold below infinity."""
+    column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
+    worst = -math.inf
+    for keep in metric.filters:
+        ends = []
+        for a in sorted(set(g.tolist())):
+            cell = keep(y, g, a, label)
+            low, high = weighted_interval(column, cell, threshold, weights)
+            if metric.name in PREDICTIVE:
+                positive = cell & (y == label)
+                low_e, high_e = weighted_interval(column, positive, threshold, weights)
+                where = np.where(y == label, 0.0, math.inf)
+                low_p, high_p = weighted_interval(where, cell, 1.0, weights)
+                upper = high_e * high_p / low if low > 0 else math.inf
+                low, high = low_e * low_p / high, upper
+                if metric.name.endswith("proxy"):
+                    low, high = low - high_p, high - low_p
+            ends.append((low, high))
+        highest = max(high for _, high in ends)
+        lowest = min(low for low, _ in ends)
+        value = -lowest / highest if metric.ratio else highest - lowest
+        worst = max(worst, value)
+    return worst
+
+
+def weighted_threshold(metric, scores, y, g, label, closeness, alpha, weights):
+    """The paper's rule with weighted counts, for one label's own threshold."""
+    base = weighted_quantile(scores[np.arange(len(y)), y], weights, alpha)
+    column = scores[np.arange(len(y)), y] if metric.name == OVERALL else scores[:, label]
+    for threshold in sorted({base, *column[column > base].tolist()}):
+        if math.isinf(threshold):
+            break
+        loss = weighted_loss(metric, scores, y, g, label, threshold, weights)
+        if loss <= metric.sign * closeness + TOLERANCE:
+            return threshold
+    return math.inf

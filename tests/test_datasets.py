@@ -39,9 +39,9 @@ from cfhelpers.datasets.credit import (
     uci_table,
 )
 from cfhelpers.datasets.populations import Truth, nine_groups, two_groups
-from cfhelpers.fairness import METRICS as FAIRNESS_METRICS
 from cfhelpers.fairness import disparity
 from cfhelpers.groups import as_groups
+from cfhelpers.metrics import LABEL_METRICS as FAIRNESS_METRICS
 
 DERIVED_SHA256 = "9c5cbdd38f72905873199da7a92f4c984d2264548f97569252b5e2ef96619e14"
 

@@ -85,6 +85,14 @@ AS_IT_IS = {
     "check_n_features_in": NEEDS_GROUPS,
     "check_fit2d_predict1d": NEEDS_GROUPS,
     "check_requires_y_none": BEFORE_GROUPS,
+    "check_sample_weights_pandas_series": NEEDS_GROUPS,
+    "check_sample_weights_not_an_array": NEEDS_GROUPS,
+    "check_sample_weights_list": NEEDS_GROUPS,
+    "check_all_zero_sample_weights_error": BEFORE_GROUPS,
+    "check_sample_weights_shape": NEEDS_GROUPS,
+    "check_sample_weights_not_overwritten": NEEDS_GROUPS,
+    "check_sample_weight_equivalence_on_dense_data": NEEDS_GROUPS,
+    "check_classifiers_one_label_sample_weights": BEFORE_GROUPS,
 }
 WITH_A_STAND_IN = {
     "check_estimators_overwrite_params": "the stand-in trains the model that it has",

@@ -12,9 +12,10 @@ from cfhelpers import _cache, conformal, control, fairness, paths
 from cfhelpers.cells import SortedCells
 from cfhelpers.datasets import Dataset, load_dataset, split
 from cfhelpers.groups import as_groups
+from cfhelpers.metrics import LABEL_METRICS
 from cfhelpers.study import experiments, models, scoring
 
-ALL = tuple(fairness.METRICS)
+ALL = LABEL_METRICS
 
 
 @pytest.fixture(autouse=True)

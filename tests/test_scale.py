@@ -7,7 +7,7 @@ import pytest
 from cfhelpers import _parquet, control, scale
 from cfhelpers import scores as score_functions
 from cfhelpers.auditing import audit
-from cfhelpers.metrics import METRICS
+from cfhelpers.metrics import LABEL_METRICS as METRICS
 
 pq = pytest.importorskip("pyarrow.parquet")
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cfhelpers import installation
+from cfhelpers import installation, monitoring_command, planning_command
 from cfhelpers.auditing.files import audit_file
 from cfhelpers.auditing.report import check_output, write_report
 
@@ -113,4 +113,6 @@ def _parser() -> argparse.ArgumentParser:
         option = f"--{name.replace('_', '-')}"
         command.add_argument(option, type=type(default), default=default, help=text)
     installation.add_parser(commands)
+    planning_command.add_parser(commands)
+    monitoring_command.add_parser(commands)
     return parser

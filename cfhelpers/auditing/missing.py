@@ -88,7 +88,12 @@ def groups_or_none(values: Any, n: int) -> Groups:
 
 
 def in_order(groups: Groups) -> Groups:
-    """The same in the order of their names, with a name for points without a value."""
+    """The same in the order of their names, with a name for points without a value.
+
+    Groups that may overlap stay in the order of their columns.
+    """
+    if groups.memberships is not None:
+        return groups
     order = sorted(range(len(groups)), key=lambda code: _sort_key(groups.names[code]))
     rank = np.argsort(order)
     ordered = [groups.names[code] for code in order]

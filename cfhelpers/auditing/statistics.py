@@ -27,7 +27,7 @@ from cfhelpers.conformal import prediction_sets
 from cfhelpers.control import MANY
 from cfhelpers.fairness import column_names, label_codes, positive_codes
 from cfhelpers.groups import Groups
-from cfhelpers.metrics import METRICS, FairnessMetric, get_metric
+from cfhelpers.metrics import LABEL_METRICS, FairnessMetric, get_metric
 
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
 IN_SET = "held"  # the condition of predictive values: points whose set holds the label
@@ -179,7 +179,7 @@ def audit(
     sets_or_scores: ArrayLike,
     y: ArrayLike,
     groups: Any,
-    metrics: str | FairnessMetric | Iterable[str | FairnessMetric] = tuple(METRICS),
+    metrics: str | FairnessMetric | Iterable[str | FairnessMetric] = LABEL_METRICS,
     closeness: float | Mapping[str, float] | None = None,
     threshold: ArrayLike | None = None,
     confidence: float = 0.95,
@@ -201,7 +201,8 @@ def audit(
         group form the group "missing". Unused categories are declared groups, which
         are compared too.
     metrics : names, or your own metrics
-        One or several, each of another name; by default all of `METRICS`.
+        One or several, each of another name; by default all of `METRICS` that
+        look at labels.
     closeness : float or dict, optional
         What is allowed; by default 0.1, for ratios 0.8. A dict gives it by metric. A
         number is for the differences, and for ratios only where nothing else is asked

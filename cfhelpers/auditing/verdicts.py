@@ -156,7 +156,9 @@ def _worst_pairs(shares: Shares, gamma: float) -> Shares:
 
 def _with_counts(shares: Shares, change: Callable[[np.ndarray], np.ndarray]) -> Shares:
     """The same with all counts changed in one way."""
-    changed = replace(shares, hits=change(shares.hits), trials=change(shares.trials))
+    changed = replace(
+        shares, hits=change(shares.hits), trials=change(shares.trials), spread=None
+    )
     if not shares.metric.is_predictive:
         return changed
     return replace(

@@ -437,7 +437,7 @@ def prepare(
     -------
     Dataset
     """
-    is_kept, dropped = _kept_rows(name, raw)
+    is_kept, dropped = kept_rows(name, raw)
     data = raw[is_kept].reset_index(drop=True)
     X = data[list(columns)].astype(np.float32).set_axis(list(columns.values()), axis=1)
     notes = _notes_on_features(X, columns)
@@ -475,7 +475,7 @@ def prepare(
     )
 
 
-def _kept_rows(name: str, raw: pd.DataFrame) -> tuple[np.ndarray, dict[str, int]]:
+def kept_rows(name: str, raw: pd.DataFrame) -> tuple[np.ndarray, dict[str, int]]:
     """Which rows pass all rules of the task, and how many fall by each rule first."""
     rules = {
         "aged 16 or younger": raw["AGEP"] > 16,

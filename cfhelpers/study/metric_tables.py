@@ -3,7 +3,7 @@
 import pandas as pd
 
 from cfhelpers.fairness import METRICS, FairnessMetric
-from cfhelpers.metrics import Quantity
+from cfhelpers.metrics import LABEL_METRICS, Quantity
 from cfhelpers.study import tables
 
 GIVEN = {"any": "", "equal": r"Y = \tilde y, ", "different": r"Y \ne \tilde y, "}
@@ -45,7 +45,8 @@ def definition(metric: FairnessMetric, says: str, is_right: str) -> str:
 def definitions(says: str, is_right: str) -> pd.DataFrame:
     """Every metric with its definition and how groups are compared."""
     rows = {}
-    for name, metric in METRICS.items():
+    for name in LABEL_METRICS:
+        metric = METRICS[name]
         text = definition(metric, says, is_right)
         rows[name.replace("_", " ")] = {
             "definition": text,
