@@ -783,7 +783,12 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
 
 
 def warn_about(
-    promise: Promise, result: FairThreshold, task: "Task", regrouped: "Task", served: str
+    promise: Promise,
+    result: FairThreshold,
+    task: "Task",
+    regrouped: "Task",
+    served: str,
+    stacklevel: int = 3,
 ) -> None:
     """Say what a user must know about a calibration; `served` is what ∞ serves."""
     if len(promise.groups) < 2:
@@ -791,17 +796,19 @@ def warn_about(
             f"groups: found only {listed(promise.groups)}; there is no gap between "
             "groups, so nothing is promised beyond coverage",
             UserWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     if promise.pooled or promise.left_out:
-        warnings.warn(f"The promise: {promise}", SmallGroupsWarning, stacklevel=3)
+        warnings.warn(
+            f"The promise: {promise}", SmallGroupsWarning, stacklevel=stacklevel
+        )
     if result.feasible:
         return
     helps = "; ".join(advice(result, task, regrouped))
     warnings.warn(
         f"{result}. {served} What would help: a larger calibration set; {helps}.",
         InfeasibleWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
 
 

@@ -441,7 +441,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             )
         else:
             served = "The intervals hold every number."
-            warn_about(self.promise_, self.result_, task, regrouped, served)
+            warn_about(self.promise_, self.result_, task, regrouped, served, 4)
 
     def predict_interval(self, X: Any, groups: Any = None) -> np.ndarray:
         """The intervals of new people; no groups are needed.

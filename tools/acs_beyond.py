@@ -62,10 +62,18 @@ def parts_of(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return train, calibration, test
 
 
+def pooled(groups: np.ndarray) -> np.ndarray:
+    """Groups with less than a hundredth of the people as one."""
+    names, codes = np.unique(groups.astype(str), return_inverse=True)
+    is_small = np.bincount(codes) < len(groups) / 100
+    return np.where(is_small[codes], "any other", names[codes])
+
+
 def verdict_rows(attribute: str, seed: int) -> list[dict]:
     """The audit of one predictor, on the survey's people and on the country's."""
     data, weights = survey(attribute)
     train, calibration, test = parts_of(len(data.y), seed)
+    groups = pooled(np.asarray(data.groups))
     X = data.X.to_numpy()
     model = HistGradientBoostingClassifier(random_state=seed)
     scores = 1 - model.fit(X[train], data.y[train]).predict_proba(X)
@@ -79,14 +87,14 @@ def verdict_rows(attribute: str, seed: int) -> list[dict]:
             found = audit(
                 scores[people],
                 data.y[people],
-                data.groups[people],
+                groups[people],
                 metric,
                 threshold=threshold,
             )
             row[f"{name}: people"] = len(people)
             row[f"{name}: disparity"] = found.disparities.loc[metric, "disparity"]
             row[f"{name}: verdict"] = found.verdicts[metric]
-        args = (scores[calibration], data.y[calibration], data.groups[calibration])
+        args = (scores[calibration], data.y[calibration], groups[calibration])
         thresholds = {
             "survey, plain rule": find_threshold(*args, metric),
             "country, weighted counts": find_threshold(
