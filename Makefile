@@ -18,8 +18,8 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.md · tables: results/tables · beside the paper's numbers:" \
 	"results/scorecard.csv · executed notebooks: results/notebooks. Next: make lab opens notebooks/00_start_here.ipynb"
 
-# Numba compiles the search once per machine, before anything is timed or checked.
-COMPILE := -c "from cfhelpers import _sweep; _sweep.warm_up()"
+# Numba compiles the search and the scores once per machine, before anything is timed or checked.
+COMPILE := -c "from cfhelpers import _ranking, _sweep; _ranking.compiled(); _sweep.warm_up()"
 
 .PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab bench clean help
 .DELETE_ON_ERROR:
