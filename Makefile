@@ -70,10 +70,11 @@ slides: compiled  ## two decks in build/slides, of 90 and of 20 minutes: offline
 lab: compiled  ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
-bench: $(BENCH)/.ready  ## speed and memory, beside TorchCP and fairlearn, in an environment of its own
+bench: $(BENCH)/.ready  ## speed and memory, beside every peer, in an environment of its own
 	@$(BENCH)/bin/python $(COMPILE)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
 	$(BENCH)/bin/python benchmarks/audit.py
+	$(BENCH)/bin/python benchmarks/peers.py
 
 clean:  ## remove the environments, the executed copies, the book and the slides
 	rm -rf $(VENV) $(BENCH) .snakemake results/notebooks build/book build/slides
