@@ -53,19 +53,13 @@ def as_scores(values: ArrayLike, name: str = "scores") -> np.ndarray:
     Traceback (most recent call last):
     ValueError: scores: found shape (2,); wanted (n, K), one column per label
     """
-    array = _as_floats(values, name)
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(
-            f"{name}: found shape {array.shape}; wanted (n, K), one column per label"
-        )
-    if len(array) == 0:
-        raise ValueError(f"{name}: found no rows; at least one point is needed")
+    array = _as_table(values, name)
     if np.isnan(array.min()):
         row, column = np.argwhere(np.isnan(array))[0]
         raise ValueError(
             f"{name}: row {row}, column {column} is NaN; every entry must be a number"
         )
-    return np.ascontiguousarray(array)
+    return array
 
 
 def as_probabilities(values: ArrayLike) -> np.ndarray:
@@ -77,15 +71,17 @@ def as_probabilities(values: ArrayLike) -> np.ndarray:
     Traceback (most recent call last):
     ValueError: probabilities: row 1 sums to 1.4; each row must sum to 1
     """
-    array = as_scores(values, "probabilities")
+    array = _as_table(values, "probabilities")
+    sums = array @ np.ones(array.shape[1], array.dtype)
+    is_wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)  # where an entry is NaN, too
+    if is_wrong.any():
+        as_scores(array, "probabilities")
     if array.min() < 0:
         row, column = np.argwhere(array < 0)[0]
         raise ValueError(
             f"probabilities: row {row}, column {column} is {array[row, column]:.4g}; "
             "none may be below 0"
         )
-    sums = array @ np.ones(array.shape[1], array.dtype)
-    is_wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
     if is_wrong.any():
         row = int(is_wrong.argmax())
         raise ValueError(
@@ -348,6 +344,18 @@ def _as_floats(values: ArrayLike, name: str) -> np.ndarray:
         raise ValueError(
             f"{name}: found entries of type {array.dtype}; wanted numbers"
         ) from None
+
+
+def _as_table(values: ArrayLike, name: str) -> np.ndarray:
+    """A float array (n, K) with at least a row and a column."""
+    array = _as_floats(values, name)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(
+            f"{name}: found shape {array.shape}; wanted (n, K), one column per label"
+        )
+    if len(array) == 0:
+        raise ValueError(f"{name}: found no rows; at least one point is needed")
+    return np.ascontiguousarray(array)
 
 
 def _as_column(values: ArrayLike | None, name: str, n: int) -> np.ndarray:

@@ -108,6 +108,20 @@ class Kinds:
         codes = np.ascontiguousarray(groups.codes, np.int64)
         return cls(rows, codes, first_kind, is_true)
 
+    @property
+    def totals(self) -> np.ndarray:
+        """Scores of each kind (kinds,)."""
+        n_rows = self.first_kind.shape[1]
+        n_codes = int(self.codes.max()) + 1
+        points = np.bincount(
+            self.rows * n_codes + self.codes, minlength=n_rows * n_codes
+        ).reshape(n_rows, n_codes)
+        totals = np.zeros(len(self.is_true), np.int64)
+        for first_of_row in self.first_kind:
+            for first, of_codes in zip(first_of_row, points, strict=True):
+                totals[first : first + n_codes] += of_codes
+        return totals
+
 
 @dataclass(frozen=True)
 class CellMap:
@@ -494,7 +508,6 @@ def sort_scores(
     if base < 0 and places.levels is None:  # bits are for scores that are not negative
         places = Places.ranked(places.numbers.view(places.dtype))
     n_kinds = len(kinds.is_true)
-    totals = np.zeros(n_kinds, np.int64)
     below = np.zeros(n_kinds, np.int64)
     shift = (n_kinds - 1).bit_length()
     base_place = places.of_value(base)
@@ -521,12 +534,11 @@ def sort_scores(
         whole(top),
         order.dtype.type(shift),
         order,
-        totals,
         below,
     )
     order = order[:n_above]
     order.sort()
-    return SortedScores(order, shift, places, base, totals, below)
+    return SortedScores(order, shift, places, base, kinds.totals, below)
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,10 @@ def collect(
     top: int,
     shift: int,
     order: np.ndarray,
-    totals: np.ndarray,
     below: np.ndarray,
 ) -> int:
-    """Every score above q̂ with its kind, packed into one integer each; and counts by
-    kind.
+    """Every score above q̂ with its kind, packed into one integer each; the others are
+    counted by kind.
 
     Parameters
     ----------
@@ -98,8 +97,8 @@ def collect(
         Bits that a kind needs.
     order : unsigned integers
         Filled with (place - base) · 2^shift + kind, unsorted.
-    totals, below : integers (kinds,)
-        Filled with the number of scores of each kind, and of those up to q̂.
+    below : integers (kinds,)
+        To it the number of scores of each kind up to q̂ is added.
 
     Returns
     -------
@@ -109,15 +108,16 @@ def collect(
     whole = order.dtype.type
     at = 0
     for i in range(len(places)):
+        row = rows[i]
+        code = codes[i]
         for c in range(len(columns)):
             place = places[i, columns[c]]
-            kind = first_kind[c, rows[i]] + codes[i]
-            totals[kind] += 1
-            if place <= base:
-                below[kind] += 1
-            elif place < top:
-                order[at] = (whole(place - base) << shift) | whole(kind)
-                at += 1
+            kind = first_kind[c, row] + code
+            below[kind] += place <= base
+            # Written in any case, and kept only if it counts: a branch that cannot be
+            # foreseen takes longer.
+            order[at] = (whole(place - base) << shift) | whole(kind)
+            at += (place > base) & (place < top)
     return at
 
 
@@ -279,7 +279,7 @@ def compiled() -> tuple[Callable[..., int], Callable[..., int]]:
     collects = []
     for place, packed in ((narrow, narrow), (narrow, wide), (wide, wide)):
         points = (read(whole, 1), read(whole, 1), read(whole, 1), read(whole, 2))
-        filled = (packed[::1], whole[::1], whole[::1])
+        filled = (packed[::1], whole[::1])
         collects.append(whole(read(place, 2), *points, place, place, packed, *filled))
     sweeps = []
     for packed in (narrow, wide):

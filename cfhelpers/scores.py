@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from cfhelpers._checks import as_probabilities, as_uniforms
 from cfhelpers._content import as_table, row_bits
+from cfhelpers._ranking import ranked_scores
 
 PENALTY = 0.01  # of RAPS, where nothing is said
 K_REG = 1
 VALUES_AT_ONCE = 2_000_000  # whose content is in memory beside the rows
-FEW_CLASSES = 12  # up to here comparing every pair of labels is quicker than sorting
 
 
 def tps(probs: ArrayLike) -> np.ndarray:
@@ -106,17 +106,11 @@ def raps(
     if not k_reg >= 0:
         raise ValueError(f"k_reg: found {k_reg!r}; wanted a number that is not below 0")
     number = table.dtype.type
-    columns = np.ascontiguousarray(table.T)
-    if len(columns) <= FEW_CLASSES:
-        scores, ranks = _by_comparison(columns, need_ranks=penalty > 0)
+    if u is None:
+        own_u = np.zeros(len(table), number)
     else:
-        scores, ranks = _by_sorting(columns, need_ranks=penalty > 0)
-    if u is not None:
-        scores -= as_uniforms(u, len(table)).astype(table.dtype) * columns
-    np.clip(scores, 0, 1, out=scores)  # a row sums to 1 up to rounding only
-    if penalty > 0:
-        scores += number(penalty) * np.maximum(ranks - number(k_reg), 0)
-    return np.ascontiguousarray(scores.T)
+        own_u = np.ascontiguousarray(as_uniforms(u, len(table)), number)
+    return ranked_scores(table, own_u, number(penalty), number(k_reg))
 
 
 def raps_maximum(n_classes: int, penalty: float = PENALTY, k_reg: int = K_REG) -> float:
@@ -196,38 +190,3 @@ def _hash_key(seed: int, purpose: str) -> str:
     if not is_integer or seed < 0:
         raise ValueError(f"seed: found {seed!r}; wanted an integer from 0")
     return hashlib.sha256(f"{purpose}:{seed}".encode()).hexdigest()[:16]
-
-
-def _by_comparison(
-    columns: np.ndarray, need_ranks: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums (K, n) over the labels ranked no lower than each label, and ranks if needed.
-
-    Every pair of labels is compared. All sums run in label order, so that a label ranked
-    lower never ends below one ranked higher, rounding included.
-    """
-    sums = np.zeros_like(columns)
-    ranks = np.zeros_like(columns)
-    for other, probability in enumerate(columns):
-        for label, own in enumerate(columns):
-            if other > label:
-                is_ahead = probability > own
-            else:
-                is_ahead = probability >= own
-            sums[label] += probability * is_ahead
-            if need_ranks:
-                ranks[label] += is_ahead
-    return sums, ranks
-
-
-def _by_sorting(columns: np.ndarray, need_ranks: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The same by sorting each point's labels."""
-    order = np.argsort(-columns, axis=0, kind="stable")
-    running_sums = np.cumsum(np.take_along_axis(columns, order, axis=0), axis=0)
-    sums = np.empty_like(columns)
-    np.put_along_axis(sums, order, running_sums, axis=0)
-    ranks = np.zeros_like(columns)
-    if need_ranks:
-        one_to_k = np.arange(1, len(columns) + 1, dtype=columns.dtype)
-        np.put_along_axis(ranks, order, one_to_k[:, None], axis=0)
-    return sums, ranks

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
+from cfhelpers import _ranking
 from cfhelpers.scores import aps, person_u, raps, tps
 
 NUMBERS_OF_IDS = [
@@ -290,3 +291,26 @@ def test_numbers_need_a_seed_and_rows_with_content():
     with pytest.raises(ValueError, match="rows: found 3; wanted a table"):
         person_u(3, 0)
     assert person_u([], 0).shape == (0,)
+
+
+@pytest.mark.parametrize("n_classes", [1, 5, _ranking.FEW_LABELS, 13, 40, 1025])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_loops_as_they_stand_give_what_the_compiled_ones_give(
+    n_classes, dtype, monkeypatch
+):
+    """Where Numba is absent the very same functions run uncompiled."""
+    rng = np.random.default_rng(n_classes)
+    alike = np.full((10, n_classes), 1 / n_classes)
+    alike *= 1 + 1e-7 * rng.random(alike.shape)  # equal up to the last bits
+    tables = [probabilities(rng, 10, n_classes, tied, dtype) for tied in (False, True)]
+    tables.append(alike.astype(dtype))
+    tables.append(np.where(tables[1] == 0, dtype(-0.0), tables[1]))
+    u = rng.random(10)
+    wanted = [raps(table, u, penalty=0.1, k_reg=2) for table in tables]
+    loops = (_ranking.compare_labels, _ranking.add_up)
+    monkeypatch.setattr(_ranking, "compiled", lambda: loops)
+    for table, compiled in zip(tables, wanted, strict=True):
+        assert np.array_equal(raps(table, u, penalty=0.1, k_reg=2), compiled)
+        pairs = zip(table, u, strict=True)
+        rows = [oracle.raps_row(row, own, penalty=0.1, k_reg=2) for row, own in pairs]
+        np.testing.assert_allclose(compiled, rows, rtol=1e-5, atol=TOLERANCE[dtype] * 10)
