@@ -661,7 +661,7 @@ class AtScale:
         seen = seen[np.isfinite(seen)]
         n = len(seen)
         alpha = self.question.alpha
-        margin = 8 * math.sqrt(n * alpha * (1 - alpha)) + 2
+        margin = 5 * math.sqrt(n * alpha * (1 - alpha)) + 2
         low = math.floor(n * (1 - alpha) - margin)
         high = math.ceil(n * (1 - alpha) + margin)
         if low < 0 or high >= n or seen[low] == seen[high]:
