@@ -61,7 +61,7 @@ class Bins:
         return len(self.edges) + 2
 
     def plain_slots(self, is_wanted: np.ndarray) -> np.ndarray:
-        """The bin of all scores of a slot; -1 where edges or noting need a closer look."""
+        """The bin of all scores of a slot; -1 where scores need a closer look."""
         is_plain = (self.first == self.last) & ~is_wanted[self.first]
         return np.where(is_plain, self.first, -1).astype(np.int32)
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from cfhelpers import _binning
 from cfhelpers import scores as score_functions
-from cfhelpers._binned import ScoreCounts
+from cfhelpers._binned import ScoreCounts, joined_kinds
 from cfhelpers._checks import as_probabilities, plain
 
 ROWS_AT_ONCE = 1 << 16
@@ -258,11 +258,6 @@ class Counter:
 
     def counts(self) -> ScoreCounts:
         """What was counted."""
-        n_groups = len(self.names)
-        kinds = [np.empty(0, np.int32)]
-        for known, own in self.kinds:
-            first, group = np.divmod(own, np.int32(known))
-            kinds.append((first * n_groups + group).astype(np.int32))
         return ScoreCounts(
             counts=self.table,
             edges=self.bins.edges,
@@ -270,7 +265,7 @@ class Counter:
             group_names=list(self.names),
             is_noted=self.is_noted,
             values=np.concatenate([np.empty(0), *self.values]),
-            kinds=np.concatenate(kinds),
+            kinds=joined_kinds(self.kinds, len(self.names)),
         )
 
     def _scores(self, batch: Any, first_row: int) -> Iterator[np.ndarray]:

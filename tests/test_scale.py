@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import _parquet, control, scale
+from cfhelpers import _counting, _kept_counts, _parquet, control, scale
 from cfhelpers import scores as score_functions
 from cfhelpers.auditing import audit
 from cfhelpers.metrics import METRICS
@@ -131,14 +131,14 @@ def test_unlabelled_files_count_for_demographic_parity(tmp_path):
 def counted_files(monkeypatch):
     """The names of the files that are counted, in order."""
     names = []
-    count = scale.count_file
+    count = _counting.count_file
 
     def noting(path, layout, edges, is_noted, rows=None):
         if rows is None:
             names.append(path.name)
         return count(path, layout, edges, is_noted, rows)
 
-    monkeypatch.setattr(scale, "count_file", noting)
+    monkeypatch.setattr(_counting, "count_file", noting)
     return names
 
 
@@ -205,8 +205,8 @@ def test_faults_are_told_in_a_sentence(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scale._cache, "store", full)
-    with pytest.raises(ValueError, match=r"no space left to keep the counts of"):
+    monkeypatch.setattr(_kept_counts._cache, "store", full)
+    with pytest.raises(ValueError, match=r"no space left in .* to keep the counts of"):
         scale.audit_at_scale(files, **options)
 
 
