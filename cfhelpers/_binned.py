@@ -140,7 +140,7 @@ class GrowingCounts:
     def __init__(self) -> None:
         self.first: ScoreCounts | None = None
         self.places: dict[Any, int] = {}  # of the groups that any part has
-        self.table = np.zeros(0, np.int64)
+        self.table: np.ndarray = np.zeros(0, np.int64)
         self.values: list[np.ndarray] = []
         self.kinds: list[tuple[int, np.ndarray]] = []  # with the groups known so far
 

@@ -1,4 +1,4 @@
-"""Generated cases: what a stream of files finds is what memory finds, number by number."""
+"""Generated cases: a stream of files finds what memory finds, number by number."""
 
 import os
 import tempfile
