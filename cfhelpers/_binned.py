@@ -128,19 +128,57 @@ class ScoreCounts:
 
 def add_counts(parts: Sequence[ScoreCounts]) -> ScoreCounts:
     """The sum of counts with the same bins; groups that only one has are kept."""
-    names = list(dict.fromkeys(name for part in parts for name in part.group_names))
-    first = parts[0].with_groups(names)
-    counts = first.counts.copy()
-    values = [first.values]
-    kinds = [first.kinds]
-    for part in parts[1:]:
-        own = part.with_groups(names)
-        counts += own.counts
-        values.append(own.values)
-        kinds.append(own.kinds)
-    return replace(
-        first, counts=counts, values=np.concatenate(values), kinds=np.concatenate(kinds)
-    )
+    total = GrowingCounts()
+    for part in parts:
+        total.add(part)
+    return total.counts()
+
+
+class GrowingCounts:
+    """A sum of counts with the same bins, of which the parts need not be kept."""
+
+    def __init__(self) -> None:
+        self.first: ScoreCounts | None = None
+        self.places: dict[Any, int] = {}  # of the groups that any part has
+        self.table: np.ndarray = np.zeros(0, np.int64)
+        self.values: list[np.ndarray] = []
+        self.kinds: list[tuple[int, np.ndarray]] = []  # with the groups known so far
+
+    def add(self, part: ScoreCounts) -> None:
+        """Add the counts of one more part."""
+        if self.first is None:
+            self.first = part
+            n_labels, n_parts, _, n_bins = part.counts.shape
+            self.table = np.zeros((n_labels, n_parts, 0, n_bins), np.int64)
+        for name in part.group_names:
+            self.places.setdefault(name, len(self.places))
+        more = len(self.places) - self.table.shape[2]
+        if more:
+            self.table = np.pad(self.table, ((0, 0), (0, 0), (0, more), (0, 0)))
+        own = part.with_groups(list(self.places))
+        self.table += own.counts
+        self.values.append(own.values)
+        self.kinds.append((len(self.places), own.kinds))
+
+    def counts(self) -> ScoreCounts:
+        """The sum."""
+        assert self.first is not None
+        return replace(
+            self.first,
+            counts=self.table,
+            group_names=list(self.places),
+            values=np.concatenate(self.values),
+            kinds=joined_kinds(self.kinds, len(self.places)),
+        )
+
+
+def joined_kinds(parts: list[tuple[int, np.ndarray]], n_groups: int) -> np.ndarray:
+    """Kinds of noted scores for `n_groups`, of parts that knew only so many groups."""
+    joined = [np.empty(0, np.int32)]
+    for known, kinds in parts:
+        first, group = np.divmod(kinds, np.int32(max(known, 1)))
+        joined.append((first * np.int32(n_groups) + group).astype(np.int32))
+    return np.concatenate(joined)
 
 
 @dataclass(frozen=True)

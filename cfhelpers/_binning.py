@@ -22,7 +22,8 @@ class Bins:
     """Edges, and a table that says where to look for the bin of a score.
 
     A score's slot is found by one multiplication. `first` and `last` limit the bins that
-    scores of a slot can lie in, with half a slot to spare for rounding.
+    scores of a slot can lie in, with half a slot to spare for rounding. For most slots
+    the two are one bin, and no edge needs to be looked at.
     """
 
     edges: np.ndarray
@@ -59,12 +60,18 @@ class Bins:
         """With the one above all edges and the one for infinite scores."""
         return len(self.edges) + 2
 
+    def plain_slots(self, is_wanted: np.ndarray) -> np.ndarray:
+        """The bin of all scores of a slot; -1 where scores need a closer look."""
+        is_plain = (self.first == self.last) & ~is_wanted[self.first]
+        return np.where(is_plain, self.first, -1).astype(np.int32)
+
 
 def count_column(
     scores: np.ndarray,
     rows: np.ndarray,
     low: float,
     slots_per_unit: float,
+    plain: np.ndarray,
     first: np.ndarray,
     last: np.ndarray,
     edges: np.ndarray,
@@ -81,8 +88,8 @@ def count_column(
         Without NaN.
     rows : integers (n,)
         The row of `counts` that each score belongs to.
-    low, slots_per_unit, first, last
-        Of `Bins`.
+    low, slots_per_unit, plain, first, last
+        Of `Bins`; `plain` is what `plain_slots` gives for `is_wanted`.
     edges : numbers
         Those of `Bins`, and infinity after them.
     is_wanted : bool (bins,)
@@ -102,21 +109,22 @@ def count_column(
     noted = 0
     for i in range(len(scores)):
         value = float(scores[i])
+        row = np.uint64(rows[i])
         slot = np.uint64(min(max((value - low) * slots_per_unit, 0.0), top))
+        if plain[slot] >= 0:
+            counts[row, np.uint64(plain[slot])] += 1
+            continue
         a = np.uint64(first[slot])
-        if edges[a] < value:
-            a += np.uint64(1)
-            if edges[a] < value:  # many edges in this slot
-                b = np.uint64(last[slot])
-                while a < b:
-                    middle = (a + b) >> np.uint64(1)
-                    if edges[middle] < value:
-                        a = middle + np.uint64(1)
-                    else:
-                        b = middle
+        b = np.uint64(last[slot])
+        while a < b:  # until edge a is the first that is not below the score
+            middle = (a + b) >> np.uint64(1)
+            if edges[middle] < value:
+                a = middle + np.uint64(1)
+            else:
+                b = middle
         if a == n_edges and value == np.inf:
             a += np.uint64(1)
-        counts[np.uint64(rows[i]), a] += 1
+        counts[row, a] += 1
         if is_wanted[a]:
             values[noted] = value
             value_rows[noted] = rows[i]
@@ -145,6 +153,7 @@ def compiled() -> Callable[..., int]:
                 read(types.int32),
                 number,
                 number,
+                read(types.int32),
                 read(types.int32),
                 read(types.int32),
                 read(number),

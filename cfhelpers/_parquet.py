@@ -12,12 +12,13 @@ import pandas as pd
 
 from cfhelpers import _binning
 from cfhelpers import scores as score_functions
-from cfhelpers._binned import ScoreCounts
+from cfhelpers._binned import ScoreCounts, joined_kinds
 from cfhelpers._checks import as_probabilities, plain
 
 ROWS_AT_ONCE = 1 << 16
 PREFIXES = {"probabilities": ("p_", "prob_"), "scores": ("score_",)}
 DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
+MANY_INTEGERS = 1 << 10  # a wider range of labels or groups is looked up by a hash
 TAIL = 1 << 16  # bytes at the end of a file that tell it from what it was before
 
 
@@ -45,16 +46,26 @@ class Layout:
         return list(dict.fromkeys(names))
 
 
-def open_parquet(file: str | os.PathLike[str]) -> Any:
-    """An open file, or a ValueError that names it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def arrow() -> tuple[Any, Any]:
+    """pyarrow and its Parquet reader, or what to install."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError(
+            "files: Parquet files need pyarrow: pip install 'cfhelpers[data]'"
+        ) from None
+    return pa, pq
 
+
+def open_parquet(file: str | os.PathLike[str], texts: Sequence[str] = ()) -> Any:
+    """An open file, or a ValueError that names it; the columns `texts` come as codes."""
+    pa, pq = arrow()
     path = Path(file)
     if not path.is_file():
         raise ValueError(f"files: there is no file {str(path)!r}")
     try:
-        return pq.ParquetFile(path, memory_map=True)
+        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(texts))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(damaged(path, error)) from None
 
@@ -140,13 +151,12 @@ def count_file(
     rows: int | None = None,
 ) -> ScoreCounts:
     """The counts of one file, or of its first `rows` rows."""
-    import pyarrow as pa
-
-    parquet = open_parquet(path)
-    counter = Counter(layout, edges, is_noted)
+    pa, _ = arrow()
+    texts = text_columns(path, layout)
+    counter = Counter(layout, edges, is_noted, texts)
     first_row = 0
     try:
-        with parquet:
+        with open_parquet(path, texts) as parquet:
             for batch in _batches(parquet, layout):
                 if rows is not None:
                     batch = batch.slice(0, rows - first_row)
@@ -161,6 +171,22 @@ def count_file(
     return counter.counts()
 
 
+def text_columns(path: str | os.PathLike[str], layout: Layout) -> list[str]:
+    """Labels and groups that are texts: they are read as codes, which is much faster."""
+    pa, _ = arrow()
+    with open_parquet(path) as parquet:
+        types = columns_of(parquet.schema_arrow)
+    missing = [name for name in layout.needed if name not in types]
+    if missing:
+        raise ValueError(f"found no column {', '.join(map(repr, missing))}")
+    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    texts = []
+    for name in (*layout.groups, layout.label):
+        if name is not None and any(test(types[name]) for test in is_text):
+            texts.append(name)
+    return texts
+
+
 def _batches(parquet: Any, layout: Layout) -> Iterator[Any]:
     """Some rows at a time."""
     return parquet.iter_batches(
@@ -171,11 +197,19 @@ def _batches(parquet: Any, layout: Layout) -> Iterator[Any]:
 class Counter:
     """Counts that grow by batches of one file."""
 
-    def __init__(self, layout: Layout, edges: np.ndarray, is_noted: np.ndarray) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        edges: np.ndarray,
+        is_noted: np.ndarray,
+        texts: Sequence[str],
+    ) -> None:
         self.layout = layout
+        self.texts = texts
         self.bins = _binning.Bins.ending_at(edges)
         self.edges = np.append(edges, np.inf)
         self.is_noted = is_noted
+        self.plain = [self.bins.plain_slots(wanted) for wanted in is_noted]
         self.names: dict[Any, int] = {}
         self.label_places = {name: i for i, name in enumerate(layout.label_names)}
         n_labels = len(layout.columns)
@@ -208,6 +242,7 @@ class Counter:
                 rows.astype(np.int32, copy=False),
                 self.bins.low,
                 self.bins.slots_per_unit,
+                self.plain[label],
                 self.bins.first,
                 self.bins.last,
                 self.edges,
@@ -223,11 +258,6 @@ class Counter:
 
     def counts(self) -> ScoreCounts:
         """What was counted."""
-        n_groups = len(self.names)
-        kinds = [np.empty(0, np.int32)]
-        for known, own in self.kinds:
-            first, group = np.divmod(own, np.int32(known))
-            kinds.append((first * n_groups + group).astype(np.int32))
         return ScoreCounts(
             counts=self.table,
             edges=self.bins.edges,
@@ -235,7 +265,7 @@ class Counter:
             group_names=list(self.names),
             is_noted=self.is_noted,
             values=np.concatenate([np.empty(0), *self.values]),
-            kinds=np.concatenate(kinds),
+            kinds=joined_kinds(self.kinds, len(self.names)),
         )
 
     def _scores(self, batch: Any, first_row: int) -> Iterator[np.ndarray]:
@@ -292,9 +322,12 @@ class Counter:
                 names = [(*names[i], own_names[j]) for i, j in pairs]
             else:
                 names = own_names
-        places = np.empty(len(names), np.int32)
-        for i, name in enumerate(names):
-            places[i] = self.names.setdefault(name, len(self.names))
+        occurs = np.ones(len(names), bool)
+        if is_alone and self.layout.groups[0] in self.texts:
+            occurs = np.bincount(codes, minlength=len(names)) > 0
+        places = np.full(len(names), -1, np.int32)
+        for i in np.flatnonzero(occurs):
+            places[i] = self.names.setdefault(names[i], len(self.names))
         return places[codes]
 
 
@@ -342,9 +375,12 @@ def _ids(batch: Any, name: str) -> pd.Series:
 
 def _distinct(batch: Any, name: str) -> tuple[np.ndarray, list[Any]]:
     """A column as codes of its distinct values; None stands for what is missing."""
-    import pyarrow as pa
-
+    pa, _ = arrow()
     column = batch.column(name)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        found = _small_integers(column.to_numpy())
+        if found is not None:
+            return found
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode(null_encoding="encode")
     names = []
@@ -358,6 +394,18 @@ def _distinct(batch: Any, name: str) -> tuple[np.ndarray, list[Any]]:
     else:
         codes = indices.to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), names
+
+
+def _small_integers(values: np.ndarray) -> tuple[np.ndarray, list[Any]] | None:
+    """Integers that lie close together, as codes of those that occur."""
+    low = int(values.min())
+    n_values = int(values.max()) - low + 1
+    if n_values > MANY_INTEGERS:
+        return None
+    codes = values.astype(np.int64) - low
+    occurs = np.bincount(codes, minlength=n_values) > 0
+    place = np.cumsum(occurs) - 1
+    return place[codes], [low + int(i) for i in np.flatnonzero(occurs)]
 
 
 def _plain_label(value: Any) -> Any:

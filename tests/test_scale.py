@@ -1,10 +1,12 @@
 """A stream of files and memory agree, faults are named, and counts are kept."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import _parquet, control, scale
+from cfhelpers import _counting, _kept_counts, _parquet, control, paths, scale
 from cfhelpers import scores as score_functions
 from cfhelpers.auditing import audit
 from cfhelpers.metrics import LABEL_METRICS as METRICS
@@ -131,14 +133,14 @@ def test_unlabelled_files_count_for_demographic_parity(tmp_path):
 def counted_files(monkeypatch):
     """The names of the files that are counted, in order."""
     names = []
-    count = scale.count_file
+    count = _counting.count_file
 
     def noting(path, layout, edges, is_noted, rows=None):
         if rows is None:
             names.append(path.name)
         return count(path, layout, edges, is_noted, rows)
 
-    monkeypatch.setattr(scale, "count_file", noting)
+    monkeypatch.setattr(_counting, "count_file", noting)
     return names
 
 
@@ -205,8 +207,8 @@ def test_faults_are_told_in_a_sentence(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scale._cache, "store", full)
-    with pytest.raises(ValueError, match=r"no space left to keep the counts of"):
+    monkeypatch.setattr(_kept_counts._cache, "store", full)
+    with pytest.raises(ValueError, match=r"no space left in .* to keep the counts of"):
         scale.audit_at_scale(files, **options)
 
 
@@ -248,27 +250,25 @@ def test_storage_types_and_empty_files_do_not_matter(tmp_path):
     assert "None" in found.sizes.index
 
 
-QUERY = """
-SELECT label, label = true_label AS true_label, "group",
-       CASE WHEN score > 1 THEN 'inf'::DOUBLE ELSE ceil(1024 * score) / 1024 END AS score,
-       count(*) AS n
-FROM (
-    SELECT "group", label AS true_label,
-           unnest([0, 1, 2]) AS label,
-           unnest([1 - p_0, 1 - p_1, 1 - p_2]) AS score
-    FROM read_parquet('{files}')
-)
-GROUP BY ALL
-"""
+@pytest.fixture(scope="module")
+def page(root):
+    return (root / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+def query_of(page):
+    """The one SQL query that the page shows."""
+    (query,) = re.findall(r"```sql\n(.*?)```", page, flags=re.DOTALL)
+    return query
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_query_of_a_warehouse_gives_the_same(tmp_path, metric):
+def test_the_query_of_a_warehouse_gives_the_same(tmp_path, metric, page):
     duckdb = pytest.importorskip("duckdb")
     frame = people(8, n=2_000)
     files = write(tmp_path / "data", frame)
     edges = np.arange(1025) / 1024
-    table = duckdb.sql(QUERY.format(files=tmp_path / "data" / "*.parquet")).df()
+    query = query_of(page).replace("predictions/", f"{tmp_path}/data/")
+    table = duckdb.sql(query).df()
     found = scale.from_counts(table, edges=edges)
     by_hand = sum(
         (scale.counts(file, edges=edges) for file in files[1:]),
@@ -293,6 +293,29 @@ def test_the_query_of_a_warehouse_gives_the_same(tmp_path, metric):
             )
     wanted = audit(rounded, frame["label"], frame["group"], metric, threshold=0.75)
     pd.testing.assert_frame_equal(found.audit(0.75, metric).table, wanted.table)
+
+
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch, page, capsys):
+    duckdb = pytest.importorskip("duckdb")
+    frame = people(8, n=3_000, n_groups=2)
+    write(tmp_path / "predictions", frame)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(paths, "ARTIFACTS", tmp_path / "artifacts")
+    query = query_of(page)
+    halves = {}
+    for site, part in (("north", frame[::2]), ("south", frame[1::2])):
+        write(tmp_path / site, part, 1)
+        own = query.replace("predictions/", f"{site}/")
+        halves[f"table_{site}"] = duckdb.sql(own).df()
+    names = {"query": query, **halves}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(compile(block, "scale.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "equal opportunity" in printed.replace("_", " ")
+    assert names["found"].feasible
+    np.testing.assert_array_equal(
+        names["together"].counted.counts, names["counted"].counted.counts
+    )
 
 
 def test_a_guarantee_from_counts_needs_bins_fixed_beforehand():

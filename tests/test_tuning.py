@@ -1,13 +1,10 @@
 """Tuning: an objective blind to calibration rows, searches in rungs, settings."""
 
 import json
-import os
 import re
-import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -730,32 +727,10 @@ def inside(row, value) -> bool:
 
 
 @pytest.fixture
-def ray(tmp_path, monkeypatch):
-    """What the processes need: the package, this module, a password of the tests' own.
-
-    Ray's processes all import jsonschema, and start several times quicker if that does
-    not find the library, one of Jupyter's, by which it would check the syntax of links.
-    """
-    (
-        pytest.importorskip("ray"),
-        pytest.importorskip("xgboost"),
-        pytest.importorskip("torch_geometric"),
-    )
-    from filelock import FileLock
-
-    (tmp_path / "quicker").mkdir()
-    (tmp_path / "quicker" / "rfc3987_syntax.py").write_text("raise ImportError")
-    folders = [
-        tmp_path / "quicker",
-        ROOT,
-        ROOT / "tests",
-        *os.environ.get("PYTHONPATH", "").split(os.pathsep),
-    ]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    with FileLock(Path(tempfile.gettempdir()) / "cfhelpers-ray.lock"):
-        yield
+def ray(real_ray):
+    """Ray, for the models that these searches train."""
+    pytest.importorskip("xgboost")
+    pytest.importorskip("torch_geometric")
 
 
 def start(code: str, *arguments, **pipes) -> subprocess.Popen:

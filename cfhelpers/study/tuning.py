@@ -7,7 +7,6 @@ soon as it is done, so that a search that was stopped goes on, on another machin
 in profiles/settings.yaml.
 """
 
-import logging
 import os
 import time
 import warnings
@@ -22,6 +21,8 @@ from tqdm.auto import tqdm
 from cfhelpers import paths
 from cfhelpers._cache import fingerprint
 from cfhelpers._checks import one_of
+from cfhelpers._ray import ENVIRONMENT
+from cfhelpers._ray import start as _start
 from cfhelpers.datasets import Dataset, load_dataset, split
 from cfhelpers.study import training
 from cfhelpers.study.presets import TUNED, save_best
@@ -43,7 +44,6 @@ WAITING = "waiting"  # for the others of its rung
 WENT_ON = "went on"
 STOPPED = "stopped"
 FINISHED = "finished"
-ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # Ray sends nothing out
 # Dataset, how it is loaded, model, and what is not searched, as Credit's graph is large.
 QUICK: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
     ("credit", {}, "xgboost", {}),
@@ -513,27 +513,6 @@ class _Workers:
                 yield places[finished], ray.get(finished)
             except ray.exceptions.RayError as error:
                 yield places[finished], error
-
-
-def _start(ray: Any, address: str | None) -> None:
-    """Connect to the cluster at `address`, or start one here, in up to three attempts.
-
-    Ray gives its own parts 15 s to start; on a busy machine that may be too little.
-    """
-    if address:
-        place: dict[str, Any] = {"address": address}
-        attempts = 1
-    else:
-        place = {"address": "local", "include_dashboard": False}
-        attempts = 3
-    for attempt in range(1, attempts + 1):
-        try:
-            ray.init(**place, log_to_driver=False, logging_level=logging.ERROR)
-            return
-        except Exception:
-            ray.shutdown()
-            if attempt == attempts:
-                raise
 
 
 def main() -> None:

@@ -1,0 +1,265 @@
+"""Thresholds from 100 million rows: processor time, memory, and how both grow.
+
+Parquet files are simulated once into a temporary folder, which is removed at the end.
+Every measurement runs in a process of its own. Times are processor times (user and
+system, of all processes for Ray), so that a busy machine matters little; memory is the
+largest sum over all processes, shared pages counted once. With the option `--write` the
+tables are kept in benchmarks/scale.md.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from run import markdown
+
+from cfhelpers import paths, scale
+
+N_CLASSES = 4
+SHARES = [0.70, 0.10, 0.06, 0.05, 0.04, 0.02, 0.015, 0.01, 0.005]
+PROBABILITIES = [f"p_{label}" for label in range(N_CLASSES)]
+ROWS_AT_ONCE = 1 << 16
+N_BINS = 1024
+LIMIT = 1.5  # processor time over that of the floor
+THREADS_GB = 1.5
+RAY_GB = 3.0
+LINEAR = 0.15
+SECONDS_BETWEEN_LOOKS = 0.5  # at the memory
+WAYS = ("floor", "coded floor", "threads", "threads, APS", "threads, paper's rule", "ray")
+
+
+def write_file(path: Path, n: int, seed: int) -> None:
+    """Simulated predictions of nine unequal groups, as a model in float32 gives them."""
+    rng = np.random.default_rng(seed)
+    odds = np.exp(1.5 * rng.standard_normal((n, N_CLASSES), np.float32))
+    probs = odds / odds.sum(axis=1, keepdims=True)
+    y = (rng.random((n, 1), np.float32) > probs.cumsum(axis=1)).sum(axis=1)
+    codes = pa.array(rng.choice(len(SHARES), n, p=SHARES).astype(np.int8))
+    names = pa.array([f"group {i}" for i in range(len(SHARES))])
+    columns = {name: probs[:, i] for i, name in enumerate(PROBABILITIES)}
+    columns["label"] = y.clip(max=N_CLASSES - 1).astype(np.int8)
+    columns["group"] = pa.DictionaryArray.from_arrays(codes, names).cast(pa.string())
+    pq.write_table(pa.table(columns), path)
+
+
+def floor(files: list[Path], texts: list[str]) -> None:
+    """Decode the files, and one bincount per label: the least that counting can take."""
+    for file in files:
+        with pq.ParquetFile(file, memory_map=True, read_dictionary=texts) as parquet:
+            for batch in parquet.iter_batches(ROWS_AT_ONCE, use_threads=False):
+                count_batch(batch)
+
+
+def count_batch(batch: pa.RecordBatch) -> None:
+    """Even bins of TPS by one multiplication, which is coarser than a grid can be."""
+    column = batch.column("group")
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    group = column.indices.to_numpy().astype(np.int64)
+    y = batch.column("label").to_numpy()
+    n_cells = 2 * len(SHARES)
+    for label, name in enumerate(PROBABILITIES):
+        place = ((1 - batch.column(name).to_numpy()) * N_BINS).astype(np.int64)
+        cell = 2 * group + (y != label)
+        np.bincount(cell * (N_BINS + 1) + place, minlength=n_cells * (N_BINS + 1))
+
+
+def work_of(way: str) -> Callable[[list[Path], str], None]:
+    """What is measured: a function of files and the folder that keeps counts."""
+    if way == "floor":
+        return lambda files, _: floor(files, [])
+    if way == "coded floor":
+        return lambda files, _: floor(files, ["group"])
+    options = {"guarantee": "fixed-sequence", "score": "tps", "executor": None}
+    if way.endswith("APS"):
+        options["score"] = "aps"
+    if way.endswith("rule"):
+        options["guarantee"] = "none"
+    if way == "ray":
+        options["executor"] = "ray"
+
+    def find(files: list[Path], folder: str) -> None:
+        scale.find_threshold_at_scale(
+            files, metric="equal_opportunity", folder=folder, progress=False, **options
+        )
+
+    return find
+
+
+def processor_time() -> float:
+    """Seconds of this process, of those it started, and of those that ended since."""
+    total = 0.0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+        total += times.children_user + times.children_system
+    return total
+
+
+def measure(way: str, files: list[Path]) -> None:
+    """In a process of its own: seconds of a first call and of one that resumes."""
+    work = work_of(way)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        calls = ["first"]
+        if "floor" not in way:
+            work(files[:2], f"{folder}/warm")  # compiled code, Ray and its workers
+            calls.append("again")
+        for name in calls:
+            start = processor_time()
+            work(files, f"{folder}/kept")
+            found[name] = processor_time() - start
+    print(json.dumps(found))
+
+
+def memory_of(process: psutil.Process) -> float:
+    """Gigabytes of a process and those it started; shared pages count once."""
+    total = 0
+    for one in [process, *process.children(recursive=True)]:
+        try:
+            total += one.memory_full_info().pss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total / 1e9
+
+
+def measured(way: str, files: list[Path]) -> dict[str, float]:
+    """Seconds and peak memory of one way."""
+    command = [sys.executable, __file__, "--measure", way, *map(str, files)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak = 0.0
+    while child.poll() is None:
+        try:
+            peak = max(peak, memory_of(psutil.Process(child.pid)))
+        except psutil.NoSuchProcess:
+            break
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    output, _ = child.communicate()
+    if child.returncode:
+        raise RuntimeError(f"{way}: exit status {child.returncode}")
+    return json.loads(output.splitlines()[-1]) | {"memory": peak}
+
+
+def told(is_met: bool) -> str:
+    return "yes" if is_met else "no"
+
+
+def time_table(found: dict[tuple[str, int], dict[str, float]], rows: int) -> str:
+    """Each way beside the floor."""
+    lines = []
+    base = found["floor", rows]["first"]
+    for way in WAYS:
+        if (way, rows) not in found:
+            continue
+        own = found[way, rows]
+        ratio = own["first"] / base
+        row = [way, f"{own['first']:.1f}", f"{ratio:.2f}", "", ""]
+        if way == "threads":
+            row[3:] = [f"≤ {LIMIT}", told(ratio <= LIMIT)]
+        lines.append(row)
+    title = f"Processor time for {rows:,} rows × {N_CLASSES} labels"
+    header = ["", "seconds", "over the floor", "target", "met"]
+    return markdown(title, header, lines)
+
+
+def memory_table(found: dict[tuple[str, int], dict[str, float]], rows: int) -> str:
+    """The largest sum over all processes, beside what is allowed."""
+    table = []
+    for way in WAYS[2:]:
+        limit = RAY_GB if way == "ray" else THREADS_GB
+        if (way, rows) not in found:
+            continue
+        peak = found[way, rows]["memory"]
+        table.append([way, f"{peak:.2f}", f"< {limit}", told(peak < limit)])
+    header = ["", "peak, GB", "target", "met"]
+    return markdown(f"Memory of all processes together, {rows:,} rows", header, table)
+
+
+def growth_table(found: dict[tuple[str, int], dict[str, float]], sizes: list[int]) -> str:
+    """Counting alone: the call less the same call when all counts are kept."""
+    table = []
+    few, many = sizes
+    for way in WAYS[2:]:
+        if (way, many) not in found:
+            continue
+        seconds = []
+        for rows in sizes:
+            own = found[way, rows]
+            seconds.append(own["first"] - own["again"])
+        growth = seconds[1] / seconds[0] / (many / few)
+        is_met = abs(growth - 1) <= LINEAR
+        again = found[way, many]["again"]
+        cells = [way, f"{seconds[0]:.2f}", f"{seconds[1]:.1f}", f"{growth:.2f}"]
+        table.append([*cells, f"1 ± {LINEAR}", told(is_met), f"{again:.1f}"])
+    header = ["", f"{few:,} rows, s", f"{many:,} rows, s", "growth over rows' growth"]
+    header += ["target", "met", "the search from kept counts, s"]
+    return markdown("Counting, processor time, and its growth", header, table)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="keep benchmarks/scale.md")
+    parser.add_argument("--files", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="per file")
+    parser.add_argument("--folder", help="where the temporary files go")
+    parser.add_argument("--only", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.measure:
+        way, *names = options.measure
+        measure(way, [Path(name) for name in names])
+        return
+    found = {}
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        files = [Path(folder) / f"part{i:04d}.parquet" for i in range(options.files)]
+        for seed, file in enumerate(files):
+            write_file(file, options.rows, seed)
+        size = sum(file.stat().st_size for file in files) / 1e9
+        counts = [max(2, options.files // 10), options.files]
+        for n_files in counts:
+            for way in options.only:
+                own = measured(way, files[:n_files])
+                found[way, n_files * options.rows] = own
+                print(f"{n_files * options.rows:,} rows, {way}: {own}", flush=True)
+    text = report(found, options.files, size)
+    print(f"\n{text}")
+    if options.write:
+        (paths.ROOT / "benchmarks" / "scale.md").write_text(text, encoding="utf-8")
+
+
+def report(
+    found: dict[tuple[str, int], dict[str, float]], n_files: int, gigabytes: float
+) -> str:
+    """The page with all tables."""
+    few, many = sorted({rows for _, rows in found})
+    about = (
+        f"# Larger than memory\n\nWritten by `benchmarks/scale.py --write`: "
+        f"{os.cpu_count()} processors, {platform.machine()}, {n_files} files, "
+        f"{gigabytes:.1f} GB, {len(SHARES)} groups, simulated.\n\n"
+        "The floor decodes the files as they come and counts even bins by `np.bincount`, "
+        "once per label. The coded floor reads the groups' names as codes. The others "
+        "find a threshold for equal opportunity, with the guarantee unless it says so, "
+        "and TPS unless it says so.\n"
+    )
+    parts = [about, time_table(found, many), memory_table(found, many)]
+    parts.append(growth_table(found, [few, many]))
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    main()

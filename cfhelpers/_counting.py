@@ -1,0 +1,268 @@
+"""Files in, the sum of their counts out: a task per file, on threads, Ray or any map."""
+
+import contextlib
+import errno
+import functools
+import glob
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfhelpers import _ray, paths
+from cfhelpers._binned import GrowingCounts, ScoreCounts
+from cfhelpers._checks import one_of
+from cfhelpers._kept_counts import keep, read_kept
+from cfhelpers._parquet import (
+    Layout,
+    columns_of,
+    count_file,
+    float_type,
+    identity,
+    label_name,
+    open_parquet,
+    value_columns,
+)
+
+MAX_RETRIES = 5  # of a file whose worker died
+SCORES = ("tps", "aps", "raps")
+Executor = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def look(
+    files: list[Path],
+    score: str,
+    random_state: int | None,
+    penalty: float,
+    k_reg: int,
+    label: str | None,
+    groups: str | Sequence[str],
+    columns: Sequence[str] | None,
+    id: str | None,
+) -> Layout:
+    """A first look at every file's footer: the same columns in all of them."""
+    one_of(score, "score", SCORES)
+    group_columns = (groups,) if isinstance(groups, str) else tuple(groups)
+    layout: Layout | None = None
+    types: list[Any] = []
+    wrong: list[str] = []
+    for file in files:
+        try:
+            with open_parquet(file) as parquet:
+                found = columns_of(parquet.schema_arrow)
+        except ValueError as error:
+            wrong.append(str(error))
+            continue
+        if layout is None:
+            values = value_columns(list(found), columns)
+            is_scores = all(name.startswith("score_") for name in values)
+            layout = Layout(
+                columns=values,
+                label_names=tuple(label_name(name) for name in values),
+                label=label,
+                groups=group_columns,
+                id=id,
+                score="scores" if is_scores else score,
+                seed=random_state,
+                penalty=float(penalty),
+                k_reg=int(k_reg),
+                dtype="float64",
+            )
+        missing = [name for name in layout.needed if name not in found]
+        if missing:
+            wrong.append(
+                f"files: {str(file)!r} has no column {', '.join(map(repr, missing))}; "
+                f"it has {', '.join(found)}"
+            )
+            continue
+        types.extend(found[name] for name in layout.columns)
+    if wrong or layout is None:
+        raise ValueError(_told(wrong))
+    return replace(layout, dtype=float_type(types).name)
+
+
+def as_files(files: Files) -> list[Path]:
+    """The files, each once: given one by one, as a folder, or by a pattern."""
+    if isinstance(files, str | os.PathLike):
+        path = Path(files)
+        if path.is_dir():
+            found = sorted(path.glob("*.parquet"))
+        elif any(mark in str(files) for mark in "*?["):
+            found = [Path(name) for name in sorted(glob.glob(str(files)))]
+        else:
+            found = [path]
+    else:
+        found = [Path(file) for file in files]
+    if not found:
+        raise ValueError(f"files: found none in {str(files)!r}; wanted Parquet files")
+    seen: set[Path] = set()
+    for path in found:
+        resolved = path.resolve()
+        if resolved in seen:
+            raise ValueError(f"files: found {str(path)!r} twice; wanted each file once")
+        seen.add(resolved)
+    return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who counts, and where counts are kept."""
+
+    files: list[Path]
+    layout: Layout
+    executor: str | Executor | None = None
+    address: str | None = None
+    folder: Path = field(default_factory=lambda: paths.ARTIFACTS / "scale")
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.executor not in (None, "ray") and not callable(self.executor):
+            raise ValueError(
+                f"executor: found {self.executor!r}; wanted None for threads, 'ray', or "
+                "a function like map"
+            )
+
+    def count(self, edges: np.ndarray, is_noted: np.ndarray) -> ScoreCounts:
+        """The counts of all files; those that were kept are not counted again."""
+        task = functools.partial(
+            count_and_keep,
+            layout=self.layout,
+            edges=edges,
+            is_noted=is_noted,
+            folder=self.folder,
+        )
+        total = GrowingCounts()
+        missing = []
+        for file in self.files:
+            found = read_kept(file, self.layout, edges, is_noted, self.folder)
+            if found is None:
+                missing.append(file)
+            else:
+                total.add(found)
+        n_kept = len(self.files) - len(missing)
+        left = {str(file) for file in missing}
+        wrong = []
+        with _progress_bar(len(self.files), n_kept, self.progress) as bar:
+            for file, found, message in self._map(task, missing):
+                left.discard(str(file))
+                if message:
+                    wrong.append(message)
+                else:
+                    total.add(found)
+                bar.update()
+        wrong += [f"executor: it gave no result for {file!r}" for file in sorted(left)]
+        if wrong:
+            raise ValueError(_told(wrong))
+        return total.counts()
+
+    def _map(self, task: Callable[[Any], Any], files: list[Path]) -> Iterable[Any]:
+        """Results as they come."""
+        if not files:
+            return []
+        if self.executor is None:
+            return thread_map(task, files)
+        if callable(self.executor):
+            return self.executor(task, files)
+        return ray_map(task, files, self.address)
+
+
+def _told(wrong: list[str]) -> str:
+    """What is wrong with the files, the first few of them."""
+    if len(wrong) <= 3:
+        return "\n".join(wrong)
+    return "\n".join([*wrong[:3], f"and {len(wrong) - 3} more files"])
+
+
+def _progress_bar(n: int, done: int, progress: bool) -> Any:
+    """A bar that counts files."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        if progress:
+            warnings.warn(
+                "progress: a bar needs tqdm: pip install 'cfhelpers[scale]'", stacklevel=2
+            )
+        return _NoBar()
+    return tqdm(total=n, initial=done, desc="files", disable=not progress, leave=False)
+
+
+class _NoBar(contextlib.nullcontext["_NoBar"]):
+    """What stands for the bar where tqdm is missing."""
+
+    def __enter__(self) -> "_NoBar":
+        return self
+
+    def update(self) -> None:
+        """Show nothing."""
+
+
+def thread_map(task: Callable[[Any], Any], files: list[Path]) -> Iterator[Any]:
+    """As many files at a time as there are processors."""
+    pool = ThreadPoolExecutor(max(1, min(len(files), os.cpu_count() or 1)))
+    try:
+        yield from pool.map(task, files)
+    finally:
+        pool.shutdown(cancel_futures=True)  # a stop does not wait for all other files
+
+
+def ray_map(
+    task: Callable[[Any], Any], files: list[Path], address: str | None
+) -> Iterator[Any]:
+    """One Ray task per file, tried again when its worker dies."""
+    ray = _ray.connected(address, "executor", "scale")
+    remote = ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(lambda file: task(file))
+    waiting = list(files)
+    running: dict[Any, Path] = {}
+    limit = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
+    while waiting or running:
+        while waiting and len(running) < limit:
+            file = waiting.pop(0)
+            running[remote.remote(file)] = file
+        (done,), _ = ray.wait(list(running))
+        file = running.pop(done)
+        try:
+            yield ray.get(done)
+        except ray.exceptions.WorkerCrashedError:
+            yield (
+                str(file),
+                None,
+                f"files: {str(file)!r}: its worker died {MAX_RETRIES + 1} times; the "
+                "counts of the other files are kept",
+            )
+
+
+def count_and_keep(
+    file: Path, layout: Layout, edges: np.ndarray, is_noted: np.ndarray, folder: Path
+) -> tuple[str, ScoreCounts | None, str]:
+    """The file, its counts, and what is wrong with it; counts are kept in the folder."""
+    try:
+        who = identity(file)
+        found = count_file(file, layout, edges, is_noted)
+    except FileNotFoundError:
+        return str(file), None, f"files: there is no file {str(file)!r}"
+    except ValueError as error:
+        return str(file), None, str(error)
+    except OSError as error:
+        return str(file), None, f"files: {str(file)!r} cannot be read: {error.strerror}"
+    try:
+        keep(found, who, layout, edges, is_noted, folder)
+    except OSError as error:
+        return str(file), None, _not_kept(file, folder, error)
+    return str(file), found, ""
+
+
+def _not_kept(file: Path, folder: Path, error: OSError) -> str:
+    """Why the counts of a file could not be written, and what to do."""
+    counts = f"the counts of {str(file)!r}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"folder: no space left in {str(folder)!r} to keep {counts}; free some and "
+            "call again: what was counted so far is kept"
+        )
+    return f"folder: {str(folder)!r} cannot keep {counts}: {error.strerror}"

@@ -1,0 +1,97 @@
+"""The counts of every file, kept on disk: whole or not at all, and for that very file.
+
+A run that was stopped goes on from them; a file that changed has other ones.
+"""
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfhelpers import _cache
+from cfhelpers._binned import ScoreCounts
+from cfhelpers._parquet import Layout, arrow, identity
+
+
+def _key(
+    who: Mapping[str, Any], layout: Layout, edges: np.ndarray, is_noted: np.ndarray
+) -> str:
+    """All that the counts of a file depend on."""
+    key = {
+        "file": who,
+        "layout": repr(layout),
+        "edges": edges.tolist(),
+        "noted": np.argwhere(is_noted).tolist(),
+    }
+    return _cache.key_text("scale", key, "cfhelpers._parquet")
+
+
+def _kept_path(folder: Path, text: str) -> Path:
+    return folder / _cache.cache_path("counts", text).name
+
+
+def keep(
+    found: ScoreCounts,
+    who: Mapping[str, Any],
+    layout: Layout,
+    edges: np.ndarray,
+    is_noted: np.ndarray,
+    folder: Path,
+) -> None:
+    """Write the counts of a file, whole or not at all."""
+    text = _key(who, layout, edges, is_noted)
+    arrays = {
+        "counts": found.counts,
+        "values": found.values,
+        "kinds": found.kinds,
+        "groups": _names_as_bytes(found.group_names, len(layout.groups)),
+    }
+    _cache.store(_kept_path(folder, text), text, arrays)
+
+
+def read_kept(
+    file: Path, layout: Layout, edges: np.ndarray, is_noted: np.ndarray, folder: Path
+) -> ScoreCounts | None:
+    """The counts that are kept of this very file; None where there are none."""
+    try:
+        text = _key(identity(file), layout, edges, is_noted)
+    except OSError:
+        return None
+    arrays = _cache.read(_kept_path(folder, text), text)
+    if arrays is None:
+        return None
+    return ScoreCounts(
+        counts=arrays["counts"],
+        edges=edges,
+        label_names=list(layout.label_names),
+        group_names=_names_from_bytes(arrays["groups"]),
+        is_noted=is_noted,
+        values=arrays["values"],
+        kinds=arrays["kinds"],
+    )
+
+
+def _names_as_bytes(names: list[Any], n_columns: int) -> np.ndarray:
+    """Names of groups with their types: an Arrow table as bytes."""
+    pa, _ = arrow()
+    columns = {}
+    for place in range(n_columns):
+        values = [name if n_columns == 1 else name[place] for name in names]
+        columns[str(place)] = pa.array(values)
+    table = pa.table(columns)
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+def _names_from_bytes(data: np.ndarray) -> list[Any]:
+    """The names that `_names_as_bytes` wrote."""
+    pa, _ = arrow()
+    table = pa.ipc.open_stream(data.tobytes()).read_all()
+    columns = [column.to_pylist() for column in table.columns]
+    if len(columns) == 1:
+        return columns[0]
+    return list(zip(*columns, strict=True))

@@ -1,0 +1,162 @@
+"""Processes that die and disks that are full: nothing that was counted is lost."""
+
+import builtins
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from test_scale import people, write
+
+from cfhelpers import scale
+
+pytest.importorskip("pyarrow")
+PATIENCE = 600  # seconds, on a machine that does much else
+DRIVER = """
+import sys
+import held_counting
+from cfhelpers import scale
+held_counting.hold()
+files, kept, answer = sys.argv[1:]
+found = scale.audit_at_scale(
+    files, threshold=0.5, folder=kept, executor="ray", progress=False
+)
+found.table.to_csv(answer)
+"""
+
+
+def wait_for(folder, pattern, n=1):
+    """The files that match, as soon as there are so many."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        found = sorted(folder.glob(pattern))
+        if len(found) >= n:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError(f"no {pattern} in {folder}")
+
+
+def process_of(note) -> int:
+    """The worker that began to count."""
+    return int(note.name.rpartition("-")[2])
+
+
+@pytest.mark.slow
+def test_a_worker_and_then_the_driver_are_killed_and_nothing_is_counted_again(
+    tmp_path, monkeypatch, real_ray
+):
+    files = write(tmp_path / "data", people(0), 5)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.setenv("HELD_COUNTING", str(notes))
+    for name in ("part2", "part4"):
+        (notes / f"hold-{name}").touch()
+    places = [tmp_path / "data", tmp_path / "kept", tmp_path / "answer.csv"]
+    command = [sys.executable, "-c", DRIVER, *map(str, places)]
+    with subprocess.Popen(command) as driver:
+        (first,) = wait_for(notes, "begin-part2-*")
+        os.kill(process_of(first), signal.SIGKILL)
+        wait_for(notes, "begin-part2-*", 2)
+        (notes / "hold-part2").unlink()
+        wait_for(notes, "end-part2-*")
+        (last,) = wait_for(notes, "begin-part4-*")
+        for name in ("part0", "part1", "part3"):
+            wait_for(notes, f"end-{name}-*")
+        driver.kill()
+    with contextlib.suppress(ProcessLookupError):  # Ray ends it too, some time later
+        os.kill(process_of(last), signal.SIGKILL)
+    assert len(list((tmp_path / "kept").glob("*.npz"))) == 4
+    assert not places[2].exists()
+    (notes / "hold-part4").rename(notes / "go-on")
+    begun = set(notes.glob("begin-*"))
+    subprocess.run(command, check=True, timeout=PATIENCE)
+    (resumed,) = set(notes.glob("begin-*")) - begun
+    assert resumed.name.startswith("begin-part4-")
+    for i in range(5):
+        assert len(list(notes.glob(f"end-part{i}-*"))) == 1
+    wanted = scale.audit_at_scale(
+        files, threshold=0.5, folder=tmp_path / "other", progress=False
+    )
+    assert places[2].read_text() == wanted.table.to_csv()
+
+
+def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)]
+    try:
+        is_mounted = subprocess.run(mount, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        is_mounted = False
+    if not is_mounted:
+        pytest.skip("only root can make a small disk")
+    options = {"metric": "equal_opportunity", "folder": small, "progress": False}
+    try:
+        with pytest.raises(ValueError, match=r"no space left in .* to keep the counts"):
+            scale.find_threshold_at_scale(files, **options)
+        assert not list(small.glob("*partial*"))
+        larger = ["mount", "-o", "remount,size=16m", str(small)]
+        subprocess.run(larger, check=True)
+        found = scale.find_threshold_at_scale(files, **options)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    wanted = scale.find_threshold_at_scale(files, **options | {"folder": tmp_path / "k"})
+    assert found.threshold.tolist() == wanted.threshold.tolist()
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("pyarrow", r"need pyarrow: pip install 'cfhelpers\[data\]'"),
+        ("ray", r"Ray is not installed; pip install 'cfhelpers\[scale\]'"),
+    ],
+)
+def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch, name, told):
+    files = write(tmp_path / "data", people(0))
+    plain_import = builtins.__import__
+
+    def without(module, *rest):
+        if module.partition(".")[0] == name:
+            raise ImportError(module)
+        return plain_import(module, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "executor": "ray"}
+    with pytest.raises(ImportError, match=told):
+        scale.audit_at_scale(files, progress=False, **options)
+
+
+def test_without_tqdm_there_is_no_bar_but_a_sentence(tmp_path, monkeypatch):
+    files = write(tmp_path / "data", people(0))
+    for name in ("tqdm", "tqdm.auto"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.warns(UserWarning, match="a bar needs tqdm"):
+        found = scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
+    assert found.sizes["count"].sum() == 300
+
+
+def test_an_executor_that_is_none_is_refused_and_one_that_loses_files_is_told(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with pytest.raises(ValueError, match=r"executor: found 'spark'; wanted None"):
+        scale.audit_at_scale(files, executor="spark", **options)
+
+    def loses_one(function, items):
+        return map(function, list(items)[1:])
+
+    with pytest.raises(ValueError, match=r"gave no result for '.*part0.parquet'"):
+        scale.audit_at_scale(files, executor=loses_one, **options)
+
+
+def test_every_damaged_file_is_named(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    for file in files[:2]:
+        file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(ValueError) as told:
+        scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
+    for file in files[:2]:
+        assert f"'{file}' is damaged or is no Parquet file" in str(told.value)
