@@ -146,7 +146,7 @@ def test_small_groups_are_offered_to_be_pooled():
 
 def test_sets_that_say_nothing_come_first():
     steps = steps_of(verdict="cannot tell", kind="vacuous", vacuous="Every set is full.")
-    assert list(steps)[0] == "look" and "Every set is full." in steps["look"]
+    assert next(iter(steps)) == "look" and "Every set is full." in steps["look"]
 
 
 def fix(rule="none", size=1.5, estimate=0.02, verdict="within", vacuous=""):

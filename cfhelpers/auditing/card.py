@@ -40,8 +40,8 @@ def markdown_card(document: Mapping[str, Any]) -> str:
         f"## Fairness audit of {escaped(file['name'])}",
         "",
         f"{counted(file['rows_audited'], 'row')} of {file['rows']:,} audited on "
-        f"{document['date'][:10]}, at a confidence of {100 * document['confidence']:g}% "
-        f"for each verdict{' (all together)' if document['is_joint'] else ''}. "
+        f"{document['date'][:10]}, at a confidence of {100 * document['confidence']:.4g}% "
+        "for each verdict. "
         f"{escaped(document['rule'])}",
         "",
         "| metric | by | verdict | disparity | interval | allowed |",
@@ -80,6 +80,8 @@ def _limits(document: Mapping[str, Any]) -> list[str]:
     compared = ", ".join(document["labels_compared"])
     groupings = ", ".join(grouping["by"] for grouping in document["groupings"])
     return [
+        escaped(document["joint_sentence"]),
+        "",
         f"Labels compared: {escaped(compared)}. Groups by: {escaped(groupings)}.",
         "",
         "The verdicts are about people like those in the file, drawn at random. They do "

@@ -97,6 +97,7 @@ def audit_document(found: FileAudit) -> dict[str, Any]:
         "alpha": found.alpha,
         "delta": found.delta,
         "is_joint": bool(found.joint),
+        "joint_sentence": found.joint_sentence,
         "labels": [str(name) for name in found.label_names],
         "labels_compared": [str(name) for name in found.positive_labels],
         "thresholds": _thresholds(found),
@@ -184,7 +185,7 @@ def _cells(found: FileAudit) -> list[dict[str, Any]]:
     """Every cell of every metric and grouping."""
     cells = []
     for by, audited in found.audits.items():
-        for record in plain_records(audited.table, CELL_FIELDS):
+        for record in plain_records(audited.cells, CELL_FIELDS):
             cells.append({"grouping": by, **record})
     return cells
 

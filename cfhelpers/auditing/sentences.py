@@ -260,7 +260,7 @@ def known(entry: Mapping[str, Any], confidence: float) -> str:
     what = "ratio" if entry["compare"] == "ratio" else "difference"
     return (
         f"The {what} is {number(entry['estimate'])}, between {number(entry['lower'])} "
-        f"and {number(entry['upper'])} with {100 * confidence:g}% confidence; allowed is "
+        f"and {number(entry['upper'])} with {100 * confidence:.4g}% confidence; allowed is "
         f"{allowed(entry)}."
     )
 

@@ -26,6 +26,7 @@ from cfhelpers.auditing.sentences import (
 from cfhelpers.auditing.words import counted
 
 SIGNS = {"beyond": "✗", "cannot tell": "?", "within": "✓"}
+FIX_SIGNS = {**SIGNS, "says nothing": "∅"}
 ORDER = ("beyond", "cannot tell", "within")
 CLASSES = {"beyond": "beyond", "cannot tell": "undecided", "within": "within"}
 MOST_STEPS = 5  # what to do next, on the first screen
@@ -435,19 +436,15 @@ def _fix_row(row: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]
     """One kind of thresholds, in words and places."""
     fix = row["fix"]
     word = fix["verdict"]
-    sign = SIGNS[word]
-    css = CLASSES[word]
-    if fix["vacuous"]:
+    if fix["vacuous"] and word != "beyond":
         word = "says nothing"
-        sign = "∅"
-        css = "undecided"
     rule = RULES.get(fix["rule"], fix["rule"])
     return {
         "name": f"{fix['thresholds']}, {rule}" if rule else fix["thresholds"],
         "is_best": fix is best_fix(entry),
         "word": word,
-        "sign": sign,
-        "class": css,
+        "sign": FIX_SIGNS[word],
+        "class": CLASSES.get(word, "undecided"),
         "vacuous": fix["vacuous"],
         "estimate": number(fix["estimate"]),
         "interval": f"{number(fix['lower'])} to {number(fix['upper'])}",
