@@ -231,10 +231,7 @@ class FileAudit:
                     f"{record.verdict}"
                 )
         outcome = "; ".join(changed) or "all stay as they are"
-        return (
-            f"If the {n} share that probability, so that none is wrong (--joint): "
-            f"{outcome}."
-        )
+        return f"Jointly, with that probability shared by the {n} (--joint): {outcome}."
 
     @property
     def cutoffs(self) -> dict[str, float] | None:
@@ -848,10 +845,10 @@ def _reading(
     sentences = list(predictions.notes)
     n_calibration = counted(int(calibration.sum()), "row")
     if predictions.calibration is not None:
-        sentences.append(f"The file names {n_calibration} for calibration.")
+        sentences.append(f"The file marks {n_calibration} for calibration.")
     elif made.is_conformal:
         sentences.append(
-            f"{n_calibration} for calibration, drawn with the seed {seed}; the others "
+            f"Drawn for calibration, with the seed {seed}: {n_calibration}. The others "
             "are audited."
         )
     if predictions.weights is not None and made.is_conformal:

@@ -275,16 +275,20 @@ class _TextFile:
 
     def header(self) -> list[str]:
         """The names of the columns."""
-        try:
-            text = "\n".join(self.data[:200_000].decode("utf-8", "ignore").splitlines())
-        except UnicodeDecodeError:
-            text = ""
-        lines = text.split("\n")[self.n_skipped :]
-        reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=True)
+        reader = csv.reader(
+            self._lines(), delimiter=self.separator, skipinitialspace=True
+        )
         for row in reader:
             if row:
+                if any("\ufffd" in name for name in row):
+                    raise ValueError(self._place_that_is_not_utf8())
                 return [name.strip() for name in row]
         raise ValueError(f"{self.name} holds no rows")
+
+    def _lines(self) -> list[str]:
+        """The first lines after the comments; bytes that are not UTF-8 are marked."""
+        text = self.data[:200_000].decode("utf-8", "replace")
+        return text.splitlines()[self.n_skipped :]
 
     def frame(self) -> pd.DataFrame:
         """The rows, with text as it is written; only an empty entry is missing."""
@@ -330,7 +334,7 @@ class _TextFile:
     def _rows_to_skip(self) -> int:
         """Lines up to and with the header."""
         n_lines = self.n_skipped
-        lines = self.data[:200_000].decode("utf-8", "ignore").splitlines()[n_lines:]
+        lines = self._lines()
         while lines and not lines[0].strip():
             lines = lines[1:]
             n_lines += 1

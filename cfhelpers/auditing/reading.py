@@ -549,9 +549,9 @@ def _both_probabilities(
     if not positive:
         listed = ", ".join(names[:5])
         raise ValueError(
-            f"columns: found {PROBABILITIES} ({column.name}) for the labels {listed}; of "
-            "one of two labels, name it with --positive-labels; else wanted a column "
-            "per label"
+            f"columns: found {PROBABILITIES} ({column.name}); for two labels, name the "
+            f"one they are of with --positive-labels ({listed}); "
+            "else wanted a column per label"
         )
     numbers = _checked_values(column.to_frame(), [str(column.name)], PROBABILITIES, notes)
     other = next(name for name in names if name != positive)
