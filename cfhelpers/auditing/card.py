@@ -40,8 +40,8 @@ def markdown_card(document: Mapping[str, Any]) -> str:
         f"## Fairness audit of {escaped(file['name'])}",
         "",
         f"{counted(file['rows_audited'], 'row')} of {file['rows']:,} audited on "
-        f"{document['date'][:10]}, at a confidence of {100 * document['confidence']:.4g}% "
-        "for each verdict. "
+        f"{document['date'][:10]}, at a confidence of "
+        f"{100 * document['confidence']:.4g}% for each verdict. "
         f"{escaped(document['rule'])}",
         "",
         "| metric | by | verdict | disparity | interval | allowed |",

@@ -9,6 +9,7 @@ import math
 import os
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,7 @@ def _small_groups(found: FileAudit, verdict: Any) -> dict[str, int] | None:
     return {"groups": n_small, "least": least}
 
 
+@lru_cache(maxsize=64)
 def least_people(metric: FairnessMetric, judge: Judge) -> int | None:
     """The fewest people in each of two cells at which they could be shown to be within.
 

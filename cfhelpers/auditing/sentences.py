@@ -260,8 +260,8 @@ def known(entry: Mapping[str, Any], confidence: float) -> str:
     what = "ratio" if entry["compare"] == "ratio" else "difference"
     return (
         f"The {what} is {number(entry['estimate'])}, between {number(entry['lower'])} "
-        f"and {number(entry['upper'])} with {100 * confidence:.4g}% confidence; allowed is "
-        f"{allowed(entry)}."
+        f"and {number(entry['upper'])} with {100 * confidence:.4g}% confidence; "
+        f"allowed is {allowed(entry)}."
     )
 
 
