@@ -21,9 +21,10 @@ from cfhelpers.auditing.sentences import (
     next_steps,
     question_of,
     title_of,
+    told,
     who_is_worst_off,
 )
-from cfhelpers.auditing.verdicts import BEYOND, WITHIN, Judge
+from cfhelpers.auditing.verdicts import BEYOND, WITHIN, Judge, sure_bounds
 from cfhelpers.cells import Shares
 from cfhelpers.metrics import FairnessMetric
 
@@ -42,6 +43,7 @@ CELL_FIELDS = {
     "upper": "upper",
     "effective": "effective",
 }
+SHARE_FIELDS = ("group", "n", "covered", "share", "lower", "upper", "effective")
 SIZE_FIELDS = {
     "group": "group",
     "count": "n",
@@ -86,7 +88,7 @@ def audit_document(found: FileAudit) -> dict[str, Any]:
         entry = _verdict_entry(found, verdict)
         entry["sentence"] = ""
         if entry["verdict"] == BEYOND:
-            entry["sentence"] = who_is_worst_off(entry, is_decision, is_weighted)
+            entry["sentence"] = who_is_worst_off(told(entry), is_decision, is_weighted)
         entry["next_steps"] = next_steps(entry)
         verdicts.append(entry)
     first = next(iter(found.audits.values()))
@@ -211,6 +213,7 @@ def _verdict_entry(found: FileAudit, verdict: Any) -> dict[str, Any]:
         "condition": str(verdict.condition),
         "lowest": _share(verdict.worst),
         "highest": _share(verdict.best),
+        "shown_by": _shown_by(found, verdict),
         "empty": _empty_cells(verdict),
         "people": int(verdict.people),
         "people_needed": plain_value(verdict.people_needed),
@@ -232,6 +235,40 @@ def _share(cell: Any) -> dict[str, Any] | None:
         "lower": number_or_none(cell.low),
         "upper": number_or_none(cell.high),
         "effective": number_or_none(cell.effective),
+    }
+
+
+def _shown_by(found: FileAudit, verdict: Any) -> dict[str, Any] | None:
+    """Two groups that are shown to differ by more than is allowed; None unless beyond.
+
+    Those that attain the disparity, where they show it themselves. A disparity can also
+    be attained by a few people, who show nothing; then the two groups that show most.
+    """
+    if verdict.verdict != BEYOND:
+        return None
+    audited = found.audits[verdict.grouping]
+    shares = audited.shares[verdict.metric]
+    judge = audited.judges[verdict.metric]
+    lower, upper = sure_bounds(shares, judge.gamma / 2)
+    values = np.where(np.isnan(shares.values), -np.inf, shares.values)
+    place = np.unravel_index(shares.losses.argmax(), shares.losses.shape)
+    high = int(values[place].argmax())
+    low = int(np.where(np.isinf(values[place]), np.inf, values[place]).argmin())
+    sure = shares.metric.loss(lower[place][high], upper[place][low])
+    if sure <= judge.limit(shares.metric):
+        near = shares.metric.loss(lower.max(axis=-1), upper.min(axis=-1))
+        place = np.unravel_index(np.argmax(near), near.shape)
+        high = int(lower[place].argmax())
+        low = int(upper[place].argmin())
+    cells = audited.cells[audited.cells["metric"] == verdict.metric]
+    records = plain_records(cells, CELL_FIELDS)
+    at_low = records[int(np.ravel_multi_index((*place, low), shares.trials.shape))]
+    at_high = records[int(np.ravel_multi_index((*place, high), shares.trials.shape))]
+    return {
+        "label": at_low["label"],
+        "condition": at_low["condition"],
+        "lowest": {field: at_low[field] for field in SHARE_FIELDS},
+        "highest": {field: at_high[field] for field in SHARE_FIELDS},
     }
 
 

@@ -156,6 +156,15 @@ def allowed(entry: Mapping[str, Any]) -> str:
     return f"at most {entry['closeness']:g}"
 
 
+def told(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A verdict with the cell that is told: the one that shows it to be beyond.
+
+    That is the cell that attains the disparity, unless too few people are in it to show
+    anything.
+    """
+    return {**entry, **(entry["shown_by"] or {})}
+
+
 def who_is_worst_off(
     entry: Mapping[str, Any],
     is_decision: bool = False,

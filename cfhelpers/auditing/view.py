@@ -20,6 +20,7 @@ from cfhelpers.auditing.sentences import (
     known,
     number,
     title_of,
+    told,
     two_digits,
     who_is_worst_off,
 )
@@ -138,8 +139,9 @@ def headline(document: Mapping[str, Any], shown: Names) -> dict[str, str]:
 
 def _people_touched(entry: Mapping[str, Any]) -> float:
     """How many people of the worst group the difference stands for."""
-    apart = abs(entry["highest"]["share"] - entry["lowest"]["share"])
-    worst = entry["highest"] if entry["condition"] == "different" else entry["lowest"]
+    cell = told(entry)
+    apart = abs(cell["highest"]["share"] - cell["lowest"]["share"])
+    worst = cell["highest"] if cell["condition"] == "different" else cell["lowest"]
     return apart * worst["n"]
 
 
@@ -148,7 +150,7 @@ def _worst_off(
 ) -> str:
     """The sentence of one verdict, with names as they are shown."""
     return who_is_worst_off(
-        entry,
+        told(entry),
         is_decision=document["kind"] == "decisions",
         is_weighted=document["weights"] is not None,
         shown=shown,
@@ -340,12 +342,30 @@ def _verdict(
         "vacuous": entry["vacuous"],
         "sentence": sentence,
         "known": known(entry, document["confidence"]),
+        "elsewhere": _elsewhere(entry, shown),
         "joint": joint,
-        "who": _who(entry),
-        "picture": cell_picture(entry, cells, shown),
+        "who": _who(told(entry)),
+        "picture": cell_picture(told(entry), cells, shown),
         "steps": steps,
         "has_fixes": bool(entry["fixes"]),
     }
+
+
+def _elsewhere(entry: Mapping[str, Any], shown: Names) -> str:
+    """Where the disparity is attained, if it is not what shows it to be beyond."""
+    cell = told(entry)
+    places = []
+    for one in (entry, cell):
+        groups = tuple(one[end] and one[end]["group"] for end in ("lowest", "highest"))
+        places.append((one["label"], one["condition"], groups))
+    if places[0] == places[1] or entry["lowest"] is None:
+        return ""
+    lowest = entry["lowest"]
+    return (
+        f"It is widest for “{entry['label']}”, in “{shown(lowest['group'])}” "
+        f"({counted(lowest['n'], 'person', 'people')} there), too few to show much by "
+        "themselves; the sentence and the picture are about groups that do."
+    )
 
 
 def _who(entry: Mapping[str, Any]) -> str:
