@@ -294,8 +294,8 @@ def test_a_wheel_in_a_clean_environment_has_the_command(people, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", clean], check=True)
     site = next(clean.glob("lib/python*/site-packages"))
     shared = sysconfig.get_paths()["purelib"]
-    install = [*pip, "install", "--no-deps", "--no-index", "--prefix", clean, wheel]
-    subprocess.run([*install, "--ignore-installed"], check=True, capture_output=True)
+    install = [*pip, "--python", clean / "bin" / "python", "install", "--no-deps"]
+    subprocess.run([*install, "--no-index", wheel], check=True, capture_output=True)
     (site / "shared.pth").write_text(shared + "\n")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     words = [path, "--cutoff", "0.5", "--output", "r.html", "--fail-on", "beyond"]
