@@ -9,7 +9,7 @@ from cfhelpers.auditing.words import counted
 
 MOST_SENTENCES = 5
 # What Markdown, or the HTML in it, would read as more than text.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&-])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 
 
 def escaped(text: Any) -> str:
@@ -39,7 +39,7 @@ def markdown_card(document: Mapping[str, Any]) -> str:
     lines = [
         f"## Fairness audit of {escaped(file['name'])}",
         "",
-        f"{counted(file['rows_audited'], 'row')} of {file['rows']:,} audited on "
+        f"{file['rows_audited']:,} of {counted(file['rows'], 'row')} audited on "
         f"{document['date'][:10]}, at a confidence of "
         f"{100 * document['confidence']:.4g}% for each verdict. "
         f"{escaped(document['rule'])}",
@@ -79,9 +79,11 @@ def _limits(document: Mapping[str, Any]) -> list[str]:
     """What the card rests on and does not say, and its stamp."""
     compared = ", ".join(document["labels_compared"])
     groupings = ", ".join(grouping["by"] for grouping in document["groupings"])
+    joint = []
+    if document["is_joint"]:
+        joint = [escaped(document["joint_sentence"]), ""]
     return [
-        escaped(document["joint_sentence"]),
-        "",
+        *joint,
         f"Labels compared: {escaped(compared)}. Groups by: {escaped(groupings)}.",
         "",
         "The verdicts are about people like those in the file, drawn at random. They do "

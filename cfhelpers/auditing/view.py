@@ -362,9 +362,9 @@ def _elsewhere(entry: Mapping[str, Any], shown: Names) -> str:
         return ""
     lowest = entry["lowest"]
     return (
-        f"It is widest for “{entry['label']}”, in “{shown(lowest['group'])}” "
-        f"({counted(lowest['n'], 'person', 'people')} there), too few to show much by "
-        "themselves; the sentence and the picture are about groups that do."
+        f"It is widest for “{entry['label']}”, where “{shown(lowest['group'])}” has "
+        f"{lowest['share']:.1%} of {counted(lowest['n'], 'person', 'people')}; that is "
+        "too uncertain to show it. The sentence and the picture are about groups that do."
     )
 
 
@@ -598,15 +598,15 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def option_text(value: Any) -> str:
-    """The value of an option; a dash where it was left empty.
+    """The value of an option, or that none was given.
 
     Examples
     --------
     >>> option_text(["sex", "age"]), option_text(0.1), option_text("")
-    ('sex, age', '0.1', '–')
+    ('sex, age', '0.1', 'not given')
     """
     if value in ("", None) or value == []:
-        return "–"
+        return "not given"
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
     if isinstance(value, dict):
