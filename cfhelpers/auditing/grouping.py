@@ -33,9 +33,9 @@ def as_text(column: pd.Series, what: str) -> pd.Series:
     """
     name = column.name
     if isinstance(column.dtype, pd.CategoricalDtype):
-        texts = as_text(pd.Series(column.cat.categories, name=name, dtype=object), what)
-        if texts.notna().all() and texts.is_unique:
-            return column.cat.rename_categories(texts.tolist())
+        names = as_text(pd.Series(column.cat.categories, name=name, dtype=object), what)
+        if names.notna().all() and names.is_unique:
+            return column.cat.rename_categories(names.tolist())
         column = column.astype(object)
     codes, values = _factorized(column, what)
     words = NO_VALUE if what == "group" else frozenset([""])

@@ -6,6 +6,7 @@ is decided at each size says how many people it takes to decide it in 80% of cas
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -65,6 +66,7 @@ class People:
             Groups(np.concatenate([self.groups.codes, groups.codes]), groups.names),
         )
 
+    @cached_property
     def kinds(self) -> tuple["People", np.ndarray]:
         """One person of every kind (group, true label, set), and the kinds' shares."""
         n_groups = len(self.groups)
@@ -220,9 +222,9 @@ class _Draws:
         self.shares = with_all_counts(shares, lambda counts: counts[is_open])
         self.kinds: _Kinds | None = None
         if people is not None and shares.metric.is_built_in:
-            kinds = _Kinds.of(people, shares, is_open)
-            if len(kinds.frequencies) <= MANY_KINDS:
-                self.kinds = kinds
+            _, frequencies = people.kinds
+            if len(frequencies) <= MANY_KINDS:
+                self.kinds = _Kinds.of(people, shares, is_open)
 
     def share_decided(self, times: float) -> float:
         """Of the draws of a file so many times as large, how many are decided."""
@@ -269,7 +271,7 @@ class _Kinds:
     @classmethod
     def of(cls, people: People, shares: Shares, is_open: np.ndarray) -> "_Kinds":
         """The kinds that occur, with the labels and filters that are still open."""
-        kinds, frequencies = people.kinds()
+        kinds, frequencies = people.kinds
         metric = shares.metric
         trials = []
         hits = []
@@ -283,15 +285,32 @@ class _Kinds:
             for trial in _trials_of_filters(metric, is_held, is_label):
                 trials.append(trial)
                 hits.append(trial & (is_label if metric.is_predictive else is_held))
-                prior_hits.append(is_label)
+                prior_hits.append(is_label & metric.is_predictive)
         rows = np.flatnonzero(is_open.ravel())
-        return cls(
+        found = cls(
             frequencies,
             kinds.groups.codes,
             people.effective,
             np.stack(trials, axis=1)[:, rows],
             np.stack(hits, axis=1)[:, rows],
             np.stack(prior_hits, axis=1)[:, rows],
+        )
+        return found.merged()
+
+    def merged(self) -> "_Kinds":
+        """Kinds that count in the same cells as one: draws take less time."""
+        columns = [self.codes[:, None], self.trials, self.hits, self.prior_hits]
+        signature = np.concatenate(columns, axis=1)
+        _, first, place = np.unique(
+            signature, axis=0, return_index=True, return_inverse=True
+        )
+        return _Kinds(
+            np.bincount(place.ravel(), weights=self.frequencies),
+            self.codes[first],
+            self.n,
+            self.trials[first],
+            self.hits[first],
+            self.prior_hits[first],
         )
 
     def drawn(self, shares: Shares, times: float, rng: np.random.Generator) -> Shares:
@@ -352,8 +371,8 @@ def _are_beyond(drawn: Shares, judge: Judge, n_cells: int) -> np.ndarray:
 
 def _are_within(drawn: Shares, judge: Judge) -> np.ndarray:
     """Which draws are within, by the two groups that look worst for every label."""
-    has_all = (drawn.trials > 0).all(axis=(1, 2))
-    is_within = np.zeros(len(has_all), bool)
+    has_all: np.ndarray = np.asarray((drawn.trials > 0).all(axis=(1, 2)))
+    is_within: np.ndarray = np.zeros(has_all.shape, bool)
     if has_all.any():
         full = with_all_counts(drawn, lambda counts: counts[has_all])
         is_within[has_all] = judge.passes(worst_pairs(full, judge.gamma)).all(axis=-1)

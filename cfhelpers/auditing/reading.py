@@ -205,7 +205,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def _holds_numbers(columns: Any, weights: str) -> Callable[[str], bool]:
     """Says of a column's name whether numbers are expected in it."""
-    every = []
+    every: list[str] = []
     for prefixes in PREFIXES.values():
         every += prefixes
     named = {str(name).strip() for name in list_items(columns)}

@@ -176,7 +176,7 @@ class Audit:
         -------
         Verdict
         """
-        row = self.disparities.loc[metric]
+        row: dict[Any, Any] = self.disparities.loc[metric].to_dict()
         shares = self.shares[metric]
         worst, best = self._extreme_groups(metric)
         joint = self.verdicts[metric]
