@@ -1,18 +1,19 @@
 """An audit of anyone's prediction sets, in arrays or in a file, and its report.
 
+- words, missing, weighting: counts in words, points without a group, survey weights;
+- verdicts: what counts say of a disparity; projection: how many people would tell;
 - statistics: coverages by label and group, disparities with intervals, verdicts;
-- verdicts: what counts say of a disparity, and how many points would decide;
-- missing: points without a group;
-- reading: what a file may hold, and what is refused;
+- opening, grouping, reading: what a file may hold, and what is refused;
 - files: the audit of a file, and thresholds that mend it;
-- report: the page;
+- sentences, document, tables, card, compare, pictures, view, report: what is written;
 - command: the command line.
 """
 
-from cfhelpers.auditing.files import FileAudit, audit_file
+from cfhelpers.auditing.files import FileAudit, Source, audit_file
 from cfhelpers.auditing.missing import MISSING
 from cfhelpers.auditing.statistics import TRUE_LABEL, Audit, audit
-from cfhelpers.auditing.verdicts import BEYOND, UNDECIDED, WITHIN
+from cfhelpers.auditing.verdicts import BEYOND, UNDECIDED, WITHIN, Verdict
+from cfhelpers.auditing.weighting import Weights
 
 __all__ = [
     "BEYOND",
@@ -22,6 +23,9 @@ __all__ = [
     "WITHIN",
     "Audit",
     "FileAudit",
+    "Source",
+    "Verdict",
+    "Weights",
     "audit",
     "audit_file",
 ]

@@ -1,13 +1,14 @@
-"""Files of predictions: how they are read, what they may hold, and what is refused.
+"""Files of predictions: what they may hold, what is taken for what, what is refused.
 
 Bad files end here, in a `ValueError` that names the column and the row. Rows are counted
-from 1, after the header.
+from 1, after the header. What was taken for what is kept as sentences.
 """
 
+import csv
 import os
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,28 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from cfhelpers._checks import SUM_TOLERANCE, one_of, plain
-from cfhelpers.auditing.missing import groups_with_missing
+from cfhelpers.auditing.grouping import (
+    BETWEEN_COLUMNS,
+    as_text,
+    groups_by,
+    is_missing,
+    missing_notes,
+)
+from cfhelpers.auditing.opening import open_table
+from cfhelpers.auditing.weighting import RULES, Weights
+from cfhelpers.auditing.words import counted, harmless
 from cfhelpers.groups import Groups
 
 PROBABILITIES = "probabilities"
 SCORES = "scores"
 SETS = "sets"
+DECISIONS = "decisions"
 # How the columns of each kind begin; the rest of the column's name is the label.
 PREFIXES = {
     PROBABILITIES: ("p_", "prob_", "proba_"),
     SCORES: ("score_",),
     SETS: ("set_", "in_set_"),
+    DECISIONS: (),
 }
 # Columns that are taken where none is named.
 USUAL_NAMES = {
@@ -34,11 +46,24 @@ USUAL_NAMES = {
     "groups": ("group",),
     "part": ("part", "split"),
 }
+# One column that holds the probability of one label, or what was decided.
+ONE_PROBABILITY = (
+    *("p", "prob", "proba", "probability", "p_hat", "y_prob", "y_proba"),
+    *("pred_prob", "pred_proba", "predicted_probability"),
+)
+ONE_DECISION = (
+    *("decision", "prediction", "predicted", "pred", "y_pred", "y_hat", "yhat"),
+    *("predicted_label", "predicted_class"),
+)
+# Where a file holds several kinds, the first of these is used.
+PREFERRED = (SETS, PROBABILITIES, SCORES, DECISIONS)
 IS_CALIBRATION = {"calibration": True, "cal": True, "test": False, "audit": False}
+IS_TRUE = {"true": "1", "false": "0"}
+MISSING_RULES = ("separate", "exclude")
 # By how much a sum of rounded probabilities may be off: per label, and at most.
 ROUNDING_PER_LABEL = 0.005
 MOST_ROUNDING = 0.05
-FEW_GROUPS = 20  # so many groups are taken for groups even in a small file
+MOST_LABELS = 200  # in a column of decisions; more are no labels
 
 
 @dataclass(frozen=True)
@@ -50,7 +75,7 @@ class Predictions:
     name : str
         The name of the file.
     kind : str
-        What it holds: probabilities, scores or sets.
+        What it holds: probabilities, scores, sets or decisions.
     label_names : list of str
     values : float (n, K)
         Probabilities, scores, or 0 and 1 for sets.
@@ -62,6 +87,20 @@ class Predictions:
         Which rows are for calibration; None where the file does not say.
     ids : Series (n,) or None
         Who each row is; None where no column was named.
+    weights : Weights or None
+    weights_column : str
+    columns : list of str
+        Of the values, one per label, or the only one.
+    positive : str
+        The label whose probability the only column holds, else empty.
+    missing : dict
+        Which rows have no group, bool (n,), by the keys of `groups`.
+    notes : list of str
+        How the file was read, in sentences.
+    sha256 : str
+        Of the file.
+    n_rows : int
+        Rows of the file, those left out among them.
     """
 
     name: str
@@ -72,6 +111,14 @@ class Predictions:
     groups: dict[str, Groups]
     calibration: np.ndarray | None
     ids: pd.Series | None = None
+    weights: Weights | None = None
+    weights_column: str = ""
+    columns: list[str] = field(default_factory=list)
+    positive: str = ""
+    missing: dict[str, np.ndarray] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    sha256: str = ""
+    n_rows: int = 0
 
 
 def load_predictions(
@@ -82,6 +129,13 @@ def load_predictions(
     kind: str = "",
     part: str = "",
     id: str = "",
+    *,
+    positive_labels: str | Sequence[Any] = "",
+    weights: str = "",
+    replicates: str = "",
+    missing: str = "separate",
+    min_group: int = 0,
+    group_order: str | Sequence[str] = "",
 ) -> Predictions:
     """Read a file of predictions, find its columns, and check every entry.
 
@@ -101,111 +155,253 @@ def load_predictions(
     >>> found.kind, found.label_names, found.y.tolist()
     ('sets', ['no', 'yes'], [0, 1])
     """
-    frame = read_table(Path(path))
-    all_columns = [str(column) for column in frame.columns]
-    [label_column] = _column_names(all_columns, label, "label", least=1, most=1)
-    group_columns = _column_names(all_columns, groups, "groups", 1, len(all_columns))
-    part_columns = _column_names(all_columns, part, "part", least=0, most=1)
-    id_columns = _column_names(all_columns, id, "id", least=0, most=1)
-    used = {label_column, *group_columns, *part_columns, *id_columns}
-    others = [column for column in all_columns if column not in used]
-    kind, value_columns = _value_columns(others, columns, kind)
-    label_names = [_label_name(column, kind) for column in value_columns]
-    values = _checked_values(frame, value_columns, kind)
-    y = _label_codes(frame[label_column], label_names)
-    groupings = {name: _groups_by(frame[[name]]) for name in group_columns}
-    if len(groupings) > 1:
-        groupings[" × ".join(groupings)] = _groups_by(frame[group_columns])
+    one_of(missing, "missing", MISSING_RULES)
+    table = open_table(Path(path), _holds_numbers(columns, weights))
+    frame = table.frame
+    notes = list(table.notes)
+    n_rows = len(frame)
+    roles = _Roles.of(frame, label, groups, part, id, weights)
+    kind, value_columns = _value_columns(roles.others, columns, kind, notes)
+    _refuse_twice(frame, [*roles.used, *value_columns])
+    group_frame = _group_frame(frame, roles, notes)
+    if missing == "exclude":
+        has_groups = ~is_missing(group_frame)
+        frame, group_frame = _without_missing(frame, group_frame, has_groups, notes)
+    labels = as_text(frame[roles.label], "label")
+    _refuse_copies(group_frame, labels, roles.label)
+    label_names, values, positive = _label_values(
+        frame, value_columns, kind, labels, positive_labels, notes
+    )
+    y = _label_codes(labels, frame[roles.label], label_names)
+    order = [str(name) for name in list_items(group_order)]
+    groupings = _groupings(group_frame, min_group, order, notes)
     calibration = None
-    if part_columns:
-        calibration = _calibration_rows(frame[part_columns[0]])
-    ids = None
-    if id_columns:
-        ids = frame[id_columns[0]]
-        _refuse_first(ids.isna(), ids, "an id")
+    if roles.part:
+        calibration = _calibration_rows(frame[roles.part])
     return Predictions(
-        Path(path).name, kind, label_names, values, y, groupings, calibration, ids
+        name=harmless(Path(path).name),
+        kind=kind,
+        label_names=label_names,
+        values=values,
+        y=y,
+        groups=groupings,
+        calibration=calibration,
+        ids=_ids(frame, roles.id, notes),
+        weights=_weights(frame, roles, replicates, notes),
+        weights_column=roles.weights,
+        columns=value_columns,
+        positive=positive,
+        missing=_missing_rows(group_frame, list(groupings)),
+        notes=notes,
+        sha256=table.sha256,
+        n_rows=n_rows,
     )
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A CSV or parquet file as it is, with at least one row."""
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path.name} is empty")
-    is_parquet = path.suffix in (".parquet", ".pq")
-    try:
-        if is_parquet:
-            frame = pd.read_parquet(path)
-        else:
-            frame = _read_text(path)
-    except ImportError:
-        raise ValueError(
-            f"{path.name} needs pyarrow: pip install 'cfhelpers[data]'"
-        ) from None
-    except (ValueError, OSError, pd.errors.ParserWarning) as error:
-        if isinstance(error, UnicodeDecodeError) and not is_parquet:
-            raise ValueError(_place_that_is_not_utf8(path)) from None
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path.name} cannot be read: {reason}") from None
-    if frame.empty:
-        raise ValueError(f"{path.name} holds no rows")
-    return frame.rename(columns=str)
+    """A file as it is, with at least one row; text stays text."""
+    return open_table(path, _holds_numbers("", "")).frame
 
 
-def _separator(path: Path) -> str:
-    """What stands between the columns of a text file: comma, semicolon or tab."""
-    with path.open("rb") as file:
-        header = file.readline().decode("latin-1")
-    return max(",;\t", key=header.count)
+def _holds_numbers(columns: Any, weights: str) -> Callable[[str], bool]:
+    """Says of a column's name whether numbers are expected in it."""
+    every: list[str] = []
+    for prefixes in PREFIXES.values():
+        every += prefixes
+    named = {str(name).strip() for name in list_items(columns)}
+    named |= set(ONE_PROBABILITY)
+
+    def is_number(name: str) -> bool:
+        if weights and name.lower().startswith(weights.strip().lower()):
+            return True
+        is_value = name.lower().startswith(tuple(every)) or name in named
+        return is_value and name.lower() not in ONE_DECISION
+
+    return is_number
 
 
-def _read_text(path: Path) -> pd.DataFrame:
-    """A CSV file, in which only an empty entry is missing."""
-    # A row that is too long is a warning to pandas, and an error here.
-    with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
-        return pd.read_csv(
-            path,
-            sep=_separator(path),
-            keep_default_na=False,
-            na_values=[""],
-            low_memory=False,
-            index_col=False,
+@dataclass(frozen=True)
+class _Roles:
+    """Which column is what; empty where there is none."""
+
+    label: str
+    groups: list[str]
+    part: str
+    id: str
+    weights: str
+    others: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        label: Any,
+        groups: Any,
+        part: Any,
+        id: Any,
+        weights: Any,
+    ) -> "_Roles":
+        """The columns that were named, or have usual names."""
+        names = [str(column) for column in frame.columns]
+        [label_column] = _column_names(names, label, "label", least=1, most=1)
+        group_columns = _column_names(names, groups, "groups", 1, len(names))
+        for name in group_columns:
+            if group_columns.count(name) > 1 and groups:
+                raise ValueError(f"groups: found {name!r} twice; wanted each column once")
+        if label_column in group_columns:
+            raise ValueError(
+                f"groups: found {label_column!r}, the column of the labels; "
+                "wanted a column of groups"
+            )
+        [part_column] = _column_names(names, part, "part", 0, 1) or [""]
+        [id_column] = _column_names(names, id, "id", 0, 1) or [""]
+        [weights_column] = _column_names(names, weights, "weights", 0, 1) or [""]
+        group_columns = list(dict.fromkeys(group_columns))
+        used = {label_column, *group_columns, part_column, id_column, weights_column}
+        others = [name for name in names if name not in used]
+        return cls(
+            label_column, group_columns, part_column, id_column, weights_column, others
         )
 
+    @property
+    def used(self) -> list[str]:
+        """Every column that has a role."""
+        single = [self.label, self.part, self.id, self.weights]
+        return [*self.groups, *[name for name in single if name]]
 
-def _place_that_is_not_utf8(path: Path) -> str:
-    """A sentence on where the first byte is that is not UTF-8."""
-    data = path.read_bytes()
-    place = 0
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        place = error.start
-    lines_before = data[:place].decode("latin-1").split("\n")
-    where = "the header"
-    row = len(lines_before) - 1
-    if row > 0:
-        separator = _separator(path)
-        header = data.decode("latin-1").split("\n", 1)[0].strip().split(separator)
-        column = header[lines_before[-1].count(separator)]
-        where = f"column {column!r}, row {row}"
-    return (
-        f"{where}: found the byte 0x{data[place]:02x}, which is not UTF-8; "
-        "save the file as UTF-8"
+
+def _refuse_twice(frame: pd.DataFrame, used: list[str]) -> None:
+    """A ValueError if a column that is used occurs twice."""
+    for name in used:
+        if (frame.columns == name).sum() > 1:
+            raise ValueError(
+                f"found the column {name!r} twice; wanted another name for each column"
+            )
+
+
+def _group_frame(frame: pd.DataFrame, roles: _Roles, notes: list[str]) -> pd.DataFrame:
+    """The group columns as text."""
+    texts = {name: as_text(frame[name], "group") for name in roles.groups}
+    group_frame = pd.DataFrame(texts, index=frame.index)
+    notes += missing_notes(frame[roles.groups], group_frame)
+    return group_frame
+
+
+def _without_missing(
+    frame: pd.DataFrame,
+    group_frame: pd.DataFrame,
+    has_groups: np.ndarray,
+    notes: list[str],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows that have all groups."""
+    n_missing = int((~has_groups).sum())
+    listed = " or ".join(group_frame.columns)
+    if n_missing == len(frame):
+        raise ValueError(f"missing: found no row that has {listed}; wanted some")
+    if n_missing:
+        notes.append(f"{counted(n_missing, 'row')} without {listed} left out.")
+    kept = frame[has_groups].reset_index(drop=True)
+    return kept, group_frame[has_groups].reset_index(drop=True)
+
+
+def _refuse_copies(group_frame: pd.DataFrame, labels: pd.Series, label: str) -> None:
+    """A ValueError if groups are the labels under another name."""
+    for name in group_frame.columns:
+        if group_frame[name].astype(object).equals(labels.astype(object)):
+            raise ValueError(
+                f"groups: column {name!r} has the same entries as the labels in "
+                f"{label!r}; wanted a column of groups"
+            )
+
+
+def _groupings(
+    group_frame: pd.DataFrame, min_group: int, order: list[str], notes: list[str]
+) -> dict[str, Groups]:
+    """Groups by each column, and by their combinations."""
+    columns = list(group_frame.columns)
+    every = [[name] for name in columns]
+    if len(columns) > 1:
+        every.append(columns)
+    if order:
+        known = set(pd.unique(group_frame.astype(object).to_numpy().ravel()))
+        for name in order:
+            if name not in known and name != "missing":
+                raise ValueError(f"group_order: found {name!r}, which is no group")
+    groupings = {}
+    for chosen in every:
+        groups = groups_by(group_frame[chosen], min_group, order, notes)
+        groupings[BETWEEN_COLUMNS.join(chosen)] = groups
+    return groupings
+
+
+def _missing_rows(group_frame: pd.DataFrame, names: list[str]) -> dict[str, np.ndarray]:
+    """Which rows have no group, by grouping."""
+    found = {}
+    for name in names:
+        chosen = [name] if name in group_frame.columns else list(group_frame.columns)
+        found[name] = is_missing(group_frame[chosen])
+    return found
+
+
+def _ids(frame: pd.DataFrame, column: str, notes: list[str]) -> pd.Series | None:
+    """Who each row is."""
+    if not column:
+        return None
+    ids = frame[column]
+    _refuse_first(ids.isna(), ids, "an id")
+    n_repeated = int(ids.duplicated().sum())
+    if n_repeated:
+        notes.append(
+            f"Column {column!r}: {counted(n_repeated, 'row')} with an id that occurred "
+            "before. Every row counts as a person, so intervals are too narrow."
+        )
+    return ids
+
+
+def _weights(
+    frame: pd.DataFrame, roles: _Roles, replicates: str, notes: list[str]
+) -> Weights | None:
+    """The weights, with replicates where the file has them beside."""
+    if replicates:
+        one_of(replicates, "replicates", (*RULES, "none"))
+    if not roles.weights:
+        if replicates:
+            raise ValueError("replicates: wanted a column of weights too")
+        return None
+    values = _numbers(frame[roles.weights], notes)
+    _refuse_first(values.isna(), frame[roles.weights], "a number")
+    weights = values.to_numpy(np.float64)
+    is_wrong = (weights < 0) | ~np.isfinite(weights)
+    _refuse_first(is_wrong, frame[roles.weights], "a weight from 0 on")
+    if not weights.any():
+        raise ValueError(f"column {roles.weights!r}: every weight is 0")
+    pattern = re.compile(re.escape(roles.weights) + r"_?\d+", re.IGNORECASE)
+    found = [name for name in roles.others if pattern.fullmatch(name)]
+    if len(found) < 2 or replicates == "none":
+        return Weights(weights)
+    rule = replicates or "sdr"
+    columns = []
+    for name in found:
+        own = _numbers(frame[name], [])
+        _refuse_first(own.isna(), frame[name], "a number")
+        columns.append(own.to_numpy(np.float64))
+    notes.append(
+        f"{len(found)} columns of replicate weights, {found[0]} to {found[-1]}, by the "
+        f"rule {rule!r}."
     )
+    return Weights(weights, np.column_stack(columns), rule)
 
 
 def _column_names(
     all_columns: list[str], given: Any, option: str, least: int, most: int
 ) -> list[str]:
     """The columns that were named, or those with a usual name."""
-    names = list_items(given)
+    names = named_columns(given, all_columns)
     if not names:
         usual = USUAL_NAMES.get(option, ())
         names = [column for column in all_columns if column.lower() in usual]
-    listed = ", ".join(all_columns)
+        names = list(dict.fromkeys(names))
+    listed = ", ".join(harmless(name) for name in all_columns)
     for name in names:
         if name not in all_columns:
             raise ValueError(
@@ -221,8 +417,23 @@ def _column_names(
     return names
 
 
+def named_columns(given: Any, all_columns: list[str]) -> list[str]:
+    """The columns that an option names; one whose name has commas stays whole.
+
+    Examples
+    --------
+    >>> named_columns("income, net", ["income, net", "sex"])
+    ['income, net']
+    >>> named_columns('sex,"income, net"', ["income, net", "sex"])
+    ['sex', 'income, net']
+    """
+    if isinstance(given, str) and given.strip() in all_columns:
+        return [given.strip()]
+    return [str(item).strip() for item in list_items(given)]
+
+
 def _value_columns(
-    all_columns: list[str], given: Any, kind: str
+    others: list[str], given: Any, kind: str, notes: list[str]
 ) -> tuple[str, list[str]]:
     """What the file holds, and in which columns."""
     kinds = list(PREFIXES)
@@ -230,27 +441,52 @@ def _value_columns(
         kinds = [one_of(kind, "kind", tuple(PREFIXES))]
     found = {}
     for each in kinds:
-        prefixes = PREFIXES[each]
-        columns = [name for name in all_columns if name.lower().startswith(prefixes)]
+        columns = _columns_of_kind(others, each)
         if columns:
             found[each] = columns
     if given:
-        named = _column_names(all_columns, given, "columns", 2, len(all_columns))
+        named = _column_names(others, given, "columns", 1, len(others))
         found = {kind or _kind_of(named, found): named}
-    if len(found) == 1:
-        [(only_kind, columns)] = found.items()
-        if len(columns) > 1:
-            return only_kind, columns
-    seen = []
-    for each, columns in found.items():
-        seen.append(f"{each} ({', '.join(columns)})")
+    if found:
+        used = next(each for each in PREFERRED if each in found)
+        columns = found.pop(used)
+        if len(columns) > 1 or used in (PROBABILITIES, DECISIONS):
+            if used == DECISIONS and len(columns) > 1:
+                raise ValueError(
+                    f"columns: found {', '.join(columns)} for decisions; "
+                    "wanted one, name it"
+                )
+            for each, unused in found.items():
+                notes.append(
+                    f"The file holds {used} ({', '.join(columns)}) and {each} "
+                    f"({', '.join(unused)}). The {used} are used."
+                )
+            return used, columns
+        found[used] = columns
+    seen = [f"{each} ({', '.join(columns)})" for each, columns in found.items()]
     wanted = []
     for each in kinds:
-        wanted.append(f"{each} ({' '.join(PREFIXES[each])})")
+        begins = " ".join(PREFIXES[each]) or ", ".join(ONE_DECISION[:2])
+        wanted.append(f"{each} ({begins})")
     raise ValueError(
         f"columns: found {' and '.join(seen) or 'neither'}; "
         f"wanted one of {', '.join(wanted)}, a column per label, or name the columns"
     )
+
+
+def _columns_of_kind(others: list[str], kind: str) -> list[str]:
+    """The columns that look like this kind."""
+    if kind == DECISIONS:
+        return [name for name in others if name.lower() in ONE_DECISION]
+    one = ONE_PROBABILITY if kind == PROBABILITIES else ()
+    whole = [name for name in others if name.lower() in one]
+    prefixes = PREFIXES[kind]
+    columns = []
+    for name in others:
+        is_decision = name.lower() in ONE_DECISION
+        if name.lower().startswith(prefixes) and name not in whole and not is_decision:
+            columns.append(name)
+    return columns or whole[:1]
 
 
 def _kind_of(named: list[str], found: dict[str, list[str]]) -> str:
@@ -265,16 +501,140 @@ def _label_name(column: str, kind: str) -> str:
     """The name of a column without its prefix."""
     for prefix in PREFIXES[kind]:
         if column.lower().startswith(prefix):
-            return column[len(prefix) :]
-    return column
+            return harmless(column[len(prefix) :].strip())
+    return harmless(column)
 
 
-def _checked_values(frame: pd.DataFrame, columns: list[str], kind: str) -> np.ndarray:
+def _label_values(
+    frame: pd.DataFrame,
+    columns: list[str],
+    kind: str,
+    labels: pd.Series,
+    positive_labels: Any,
+    notes: list[str],
+) -> tuple[list[str], np.ndarray, str]:
+    """The names of the labels, a value for each, and which label one column is of."""
+    if kind == DECISIONS:
+        names, values = _decided_sets(frame[columns[0]], labels, notes)
+        return names, values, ""
+    if len(columns) == 1:
+        return _both_probabilities(
+            frame[columns[0]], labels, list_items(positive_labels), notes
+        )
+    names = [_label_name(column, kind) for column in columns]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(f"columns: found the label {name!r} twice in {columns}")
+    return names, _checked_values(frame, columns, kind, notes), ""
+
+
+def _both_probabilities(
+    column: pd.Series, labels: pd.Series, positive_labels: list[Any], notes: list[str]
+) -> tuple[list[str], np.ndarray, str]:
+    """Probabilities of two labels from a column that holds those of one."""
+    names = sorted(set(labels.dropna()))
+    in_lower_case = {name.lower(): name for name in names}
+    if set(in_lower_case) <= {"0", "1"}:
+        names = ["0", "1"]
+    elif set(in_lower_case) <= {"false", "true"}:
+        names = [in_lower_case.get(name, name.title()) for name in ("false", "true")]
+    own = _label_name(str(column.name), PROBABILITIES)
+    given = [str(name) for name in positive_labels if str(name) in names]
+    is_plain = {name.lower() for name in names} in ({"0", "1"}, {"false", "true"})
+    positive = ""
+    if len(names) == 2 and is_plain:
+        positive = own if own in names else names[1]
+    elif len(names) == 2 and len(given) == 1:
+        positive = given[0]
+    if not positive:
+        listed = ", ".join(names[:5])
+        raise ValueError(
+            f"columns: found {PROBABILITIES} ({column.name}); for two labels, name the "
+            f"one they are of with --positive-labels ({listed}); "
+            "else wanted a column per label"
+        )
+    numbers = _checked_values(column.to_frame(), [str(column.name)], PROBABILITIES, notes)
+    other = next(name for name in names if name != positive)
+    names = [other, positive]
+    notes.append(
+        f"Column {column.name!r} was taken for the probability of {positive!r}; that of "
+        f"{other!r} is the rest to 1."
+    )
+    return names, np.column_stack([1 - numbers[:, 0], numbers[:, 0]]), positive
+
+
+def _decided_sets(
+    column: pd.Series, labels: pd.Series, notes: list[str]
+) -> tuple[list[str], np.ndarray]:
+    """Sets of one label each, and the names of the labels."""
+    decided = as_text(column, "label").astype(object)
+    _refuse_first(decided.isna(), column, "a label")
+    true = set(labels.dropna())
+    found = set(decided)
+    if true <= {"0", "1"} and {name.lower() for name in found} <= set(IS_TRUE):
+        decided = decided.str.lower().map(IS_TRUE)
+        found = set(decided)
+    names = sorted(true | found)
+    if not found & true and true:
+        raise ValueError(
+            f"column {column.name!r}: found {', '.join(sorted(found)[:5])}; the labels "
+            f"are {', '.join(sorted(true)[:5])}; wanted decisions by these names"
+        )
+    if len(names) > MOST_LABELS:
+        raise ValueError(
+            f"column {column.name!r}: found {len(names):,} different decisions and "
+            f"labels; wanted at most {MOST_LABELS}"
+        )
+    if len(names) == 1:
+        names = ["0", "1"] if names[0] in ("0", "1") else names
+    if len(names) < 2:
+        raise ValueError(
+            f"column {column.name!r}: found {names[0]!r} only, as label and as decision; "
+            "wanted at least two labels"
+        )
+    codes = pd.Index(names, dtype=object).get_indexer(pd.Index(decided, dtype=object))
+    notes.append(
+        f"Column {column.name!r} was taken for hard decisions: every set holds one label."
+    )
+    return names, np.eye(len(names))[codes]
+
+
+def _numbers(column: pd.Series, notes: list[str]) -> pd.Series:
+    """A column as numbers, NaN where an entry is none; decimal commas are read too."""
+    if column.dtype.kind in "fiu":
+        return column
+    if column.dtype == bool:
+        return column.astype(float)
+    numbers = pd.to_numeric(column, errors="coerce")
+    is_text = (numbers.isna() & column.notna()).to_numpy()
+    if not is_text.any():
+        return numbers
+    text = column.astype(str).str.strip()
+    is_comma = text.str.fullmatch(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?").to_numpy(bool)
+    thousands = text.str.fullmatch(r"\d{1,3},\d{3}").to_numpy(bool)
+    if (is_comma & is_text).any() and not thousands[is_text].all():
+        notes.append(f"Column {column.name!r} has decimal commas.")
+        return pd.to_numeric(text.str.replace(",", "."), errors="coerce")
+    lowered = text.str.lower()
+    if lowered[is_text].isin(["true", "false"]).all():
+        as_number = lowered.map({"true": 1.0, "false": 0.0})
+        return as_number.where(is_text, numbers).astype(float)
+    return numbers
+
+
+def _checked_values(
+    frame: pd.DataFrame, columns: list[str], kind: str, notes: list[str]
+) -> np.ndarray:
     """The numbers of the columns (n, K); rounded probabilities sum to 1 again."""
+    arrays = []
+    own_notes: list[str] = []
     for column in columns:
-        numbers = pd.to_numeric(frame[column], errors="coerce")
+        numbers = _numbers(frame[column], own_notes)
         _refuse_first(numbers.isna(), frame[column], "a number")
-    values = frame[columns].to_numpy(np.float64)
+        arrays.append(numbers.to_numpy(np.float64))
+    if own_notes:
+        notes.append("Decimal commas are read as points.")
+    values = np.column_stack(arrays)
     if kind == SCORES:
         return values
     if kind == SETS:
@@ -285,7 +645,7 @@ def _checked_values(frame: pd.DataFrame, columns: list[str], kind: str) -> np.nd
         wanted = "a probability from 0 to 1, not a percentage"
     for place in np.flatnonzero(is_wrong.any(axis=0)):
         _refuse_first(is_wrong[:, place], frame[columns[place]], wanted)
-    if kind == SETS:
+    if kind == SETS or len(columns) == 1:
         return values
     return _summing_to_one(values, columns)
 
@@ -315,16 +675,28 @@ def _refuse_first(is_wrong: ArrayLike, column: pd.Series, wanted: str) -> None:
     found = "nothing"
     if not pd.isna(entry):
         found = repr(plain(entry))
+        if isinstance(entry, str) and re.fullmatch(r"-?\d+(\.\d+)?", entry):
+            found = entry
     raise ValueError(
         f"column {column.name!r}, row {row + 1}: found {found}; wanted {wanted}"
     )
 
 
-def _label_codes(column: pd.Series, names: list[str]) -> np.ndarray:
-    """The label of every row, as a place in the names."""
-    codes, found = pd.factorize(column.convert_dtypes())
-    text = pd.Index([str(value) for value in found], dtype=object)
-    places = pd.Index(names, dtype=object).get_indexer(text)
+def _label_codes(labels: pd.Series, column: pd.Series, names: list[str]) -> np.ndarray:
+    """The label of every row, as a place in the names.
+
+    A label 1.0 is the name 1, and True is 1 where names are 0 and 1.
+    """
+    codes, found = pd.factorize(labels.astype(object))
+    known = pd.Index(names, dtype=object)
+    texts = []
+    for text in found:
+        if text not in known and re.fullmatch(r"-?\d+\.0+", text):
+            text = text.partition(".")[0]
+        if text not in known and set(names) == {"0", "1"}:
+            text = IS_TRUE.get(text.lower(), text)
+        texts.append(text)
+    places = known.get_indexer(pd.Index(texts, dtype=object))
     places = np.append(places, -1)  # the last entry is for rows without a label
     y = places[codes]
     _refuse_first(y < 0, column, f"one of {', '.join(names)}")
@@ -333,7 +705,7 @@ def _label_codes(column: pd.Series, names: list[str]) -> np.ndarray:
 
 def _calibration_rows(column: pd.Series) -> np.ndarray:
     """Which rows are for calibration, bool (n,)."""
-    marks = column.astype(str).str.lower().map(IS_CALIBRATION)
+    marks = column.astype(str).str.strip().str.lower().map(IS_CALIBRATION)
     _refuse_first(marks.isna(), column, "calibration or test")
     if marks.nunique() < 2:
         raise ValueError(
@@ -343,35 +715,22 @@ def _calibration_rows(column: pd.Series) -> np.ndarray:
     return marks.to_numpy(bool)
 
 
-def _groups_by(frame: pd.DataFrame) -> Groups:
-    """Groups by one or more columns, with names as text."""
-    columns = " × ".join(str(column) for column in frame.columns)
-    try:
-        groups = groups_with_missing(frame.convert_dtypes(), len(frame))
-    except ValueError as error:
-        raise ValueError(f"column {columns!r}: {error}") from None
-    if len(groups) > max(FEW_GROUPS, len(frame) // 2):
-        raise ValueError(
-            f"column {columns!r}: found {len(groups):,} different values in "
-            f"{len(frame):,} rows; wanted groups, each of many points"
-        )
-    names = []
-    for name in groups.names:
-        if isinstance(name, tuple):
-            names.append(" · ".join(str(part) for part in name))
-        else:
-            names.append(str(name))
-    return Groups(groups.codes, names)
-
-
 def list_items(value: Any) -> list[Any]:
-    """The items of a list, or of text with commas; none for empty text."""
+    """The items of a list, or of text with commas; none for empty text.
+
+    An item with commas of its own stands in quotation marks.
+
+    Examples
+    --------
+    >>> list_items('a, "b, c"')
+    ['a', 'b, c']
+    """
     if isinstance(value, list | tuple):
         return list(value)
     if value is None:
         return []
-    items = []
-    for item in str(value).split(","):
-        if item.strip():
-            items.append(item.strip())
-    return items
+    text = str(value)
+    if not text.strip():
+        return []
+    row = next(csv.reader([text], skipinitialspace=True))
+    return [item.strip() for item in row if item.strip()]

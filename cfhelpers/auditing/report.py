@@ -1,74 +1,104 @@
-"""The report of an audit: notebook 13, run on a file of predictions, as one page."""
+"""What an audit writes: the JSON document, the page, tables, a card, a comparison.
 
-import tempfile
-from collections.abc import Mapping
+All of them are made from the document, which is computed once.
+"""
+
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from cfhelpers import paths
+from cfhelpers.auditing.card import markdown_card
+from cfhelpers.auditing.compare import change_lines, compared_documents
+from cfhelpers.auditing.document import audit_document, read_document
+from cfhelpers.auditing.files import FileAudit
+from cfhelpers.auditing.tables import csv_tables
+from cfhelpers.auditing.view import page_view
 
-NOTEBOOK = "13_audit_your_own_model.ipynb"
-TEMPLATE = Path(__file__).with_name("report.html.j2")
-PACKAGES = ("papermill", "nbconvert", "ipykernel")
+__all__ = [
+    "absent_packages",
+    "card",
+    "compared",
+    "document",
+    "page",
+    "read_document",
+    "tables",
+]
 
+PACKAGES = ("jinja2",)
+TEMPLATE = "report.html.j2"
 
-def check_output(output: Path) -> None:
-    """A ValueError if the report could not be written.
-
-    Examples
-    --------
-    >>> check_output(Path("report.pdf"))
-    Traceback (most recent call last):
-        ...
-    ValueError: output: found report.pdf; wanted a name that ends in .html
-    """
-    if output.suffix != ".html":
-        raise ValueError(f"output: found {output}; wanted a name that ends in .html")
-    absent = [name for name in PACKAGES if find_spec(name) is None]
-    if absent:
-        raise ValueError(
-            f"output: a report needs {', '.join(absent)}: pip install 'cfhelpers[report]'"
-        )
-    if not (paths.NOTEBOOKS / NOTEBOOK).is_file():
-        raise ValueError(
-            f"output: a report needs {NOTEBOOK}, which is not in {paths.NOTEBOOKS}; "
-            "install from the repository (pip install --editable), "
-            "or set CFHELPERS_HOME to its folder"
-        )
+Document = dict[str, Any]
 
 
-def write_report(output: Path, parameters: Mapping[str, Any]) -> None:
-    """Run the notebook and write it as one HTML file that needs no network.
+def absent_packages() -> list[str]:
+    """Packages of the extra `report` that the page needs and that are not installed."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def document(found: FileAudit, earlier: Mapping[str, Any] | None = None) -> Document:
+    """The audit of a file as a dict that JSON can hold; see docs/audit_json.md.
 
     Parameters
     ----------
-    output : path
-        Where the page is written.
-    parameters : dict
-        Those of the notebook: `predictions` is the file, the others are the options of
-        `audit_file`.
+    found : FileAudit
+        What `audit_file` gives.
+    earlier : dict, optional
+        The document of an earlier audit, to compare with.
+
+    Returns
+    -------
+    dict
     """
-    import papermill
-
-    with tempfile.TemporaryDirectory() as folder:
-        executed = Path(folder) / "report.ipynb"
-        papermill.execute_notebook(
-            paths.NOTEBOOKS / NOTEBOOK,
-            executed,
-            dict(parameters),
-            kernel_name="python3",
-            progress_bar=False,
-            extra_arguments=["--IPKernelApp.log_level=40"],
-        )
-        page = page_of(executed)
-    with paths.atomic_write(output) as partial:
-        partial.write_text(page, encoding="utf-8")
+    made = audit_document(found)
+    if earlier is not None:
+        made["compared"] = compared_documents(made, earlier)
+    return made
 
 
-def page_of(notebook: Path) -> str:
-    """An executed notebook as the report's page, without code."""
-    from nbconvert import HTMLExporter
+def page(found: FileAudit | Mapping[str, Any], beside: Sequence[str] = ()) -> str:
+    """The audit as one HTML page, which needs no network and no JavaScript.
 
-    page, _ = HTMLExporter(template_file=str(TEMPLATE)).from_filename(str(notebook))
-    return page
+    Parameters
+    ----------
+    found : FileAudit or dict
+        The audit, or its document.
+    beside : names of files
+        Those written beside the page, which it links.
+
+    Returns
+    -------
+    str
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("cfhelpers.auditing", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    view = page_view(_as_document(found), beside)
+    return environment.get_template(TEMPLATE).render(view)
+
+
+def tables(found: FileAudit | Mapping[str, Any]) -> dict[str, str]:
+    """The tables of the audit as CSV, by the name of their file."""
+    return csv_tables(_as_document(found))
+
+
+def card(found: FileAudit | Mapping[str, Any]) -> str:
+    """The audit in a page of Markdown, for a model card."""
+    return markdown_card(_as_document(found))
+
+
+def compared(now: Mapping[str, Any], earlier: Mapping[str, Any]) -> list[str]:
+    """What changed since an earlier audit, line by line."""
+    return change_lines(compared_documents(now, earlier))
+
+
+def _as_document(found: FileAudit | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document, as given or made."""
+    if isinstance(found, FileAudit):
+        return audit_document(found)
+    return found

@@ -4,8 +4,9 @@ The audit counts points per cell (`cfhelpers.cells`) and puts what follows from 
 into tables; `cfhelpers.auditing.verdicts` says what does follow.
 """
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,12 +16,27 @@ from numpy.typing import ArrayLike
 
 from cfhelpers._checks import as_fraction, as_labels, as_sets
 from cfhelpers.auditing.missing import groups_of_both, groups_with_missing
+from cfhelpers.auditing.projection import POWER, People, people_needed
 from cfhelpers.auditing.verdicts import (
+    NO_PEOPLE,
+    TOO_CLOSE,
+    TOO_FEW,
     UNDECIDED,
+    VACUOUS,
+    CellShare,
     Judge,
+    Verdict,
     disparity_interval,
     points_needed,
 )
+from cfhelpers.auditing.weighting import (
+    WeightedShares,
+    Weights,
+    as_weights,
+    weighted_counts,
+    weighted_shares,
+)
+from cfhelpers.auditing.words import counted
 from cfhelpers.bounds import clopper_pearson
 from cfhelpers.cells import CellCounts, Shares, group_masks
 from cfhelpers.conformal import prediction_sets
@@ -73,6 +89,14 @@ class Audit:
         What gave each verdict, by the metric's name.
     n_unlabelled : int
         Points without labels, which count for some metrics.
+    people : dict
+        Who was counted, by the metric's name; empty where only counts are known.
+    weights : Weights or None
+        Whom each person stands for.
+    vacuous : str
+        A sentence where all sets are empty or all hold every label; else empty.
+    people_counts : dict
+        With weights: people per cell, as counted, by the metric's name.
     """
 
     table: pd.DataFrame
@@ -82,6 +106,10 @@ class Audit:
     shares: dict[str, Shares] = field(repr=False)
     judges: dict[str, Judge] = field(repr=False)
     n_unlabelled: int = 0
+    people: dict[str, People] = field(default_factory=dict, repr=False)
+    weights: Weights | None = field(default=None, repr=False)
+    vacuous: str = ""
+    people_counts: dict[str, Shares] = field(default_factory=dict, repr=False)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -110,6 +138,161 @@ class Audit:
             return self.table[:0][CELL_COLUMNS].assign(wanted=0, more=0)
         return pd.concat(parts, ignore_index=True)
 
+    @cached_property
+    def people_needed(self) -> dict[str, int | None]:
+        """How many people in all would tell, by metric, for metrics that cannot tell.
+
+        With 80% probability, if coverages stay as observed. None: not even ten times as
+        many as now would. It is simulated: an estimate, not a promise.
+        """
+        found = {}
+        for name, shares in self.shares.items():
+            if self.verdicts[name] == UNDECIDED:
+                people = self.people.get(name)
+                judge = self.judges[name]
+                found[name] = people_needed(shares, judge, people, self._n_people(name))
+        return found
+
+    @cached_property
+    def records(self) -> list[Verdict]:
+        """Every verdict with what it rests on."""
+        return [self.record(name) for name in self.shares]
+
+    def record(
+        self, metric: str, grouping: str = "", n_verdicts: int | None = None
+    ) -> Verdict:
+        """The verdict on one metric with what it rests on.
+
+        Parameters
+        ----------
+        metric : str
+        grouping : str
+            What the groups are called.
+        n_verdicts : int, optional
+            How many verdicts the joint one shares its error with, itself included; by
+            default those of this audit.
+
+        Returns
+        -------
+        Verdict
+        """
+        row: dict[Any, Any] = self.disparities.loc[metric].to_dict()
+        shares = self.shares[metric]
+        worst, best = self._extreme_groups(metric)
+        joint = self.verdicts[metric]
+        n_verdicts = n_verdicts or len(self.shares)
+        if n_verdicts > 1:
+            judge = self.judges[metric]
+            joint = replace(judge, gamma=judge.gamma / n_verdicts).verdict(shares)
+        return Verdict(
+            grouping=grouping,
+            metric=metric,
+            is_ratio=shares.metric.is_ratio,
+            closeness=float(row["closeness"]),
+            estimate=float(row["disparity"]),
+            low=float(row["lower"]),
+            high=float(row["upper"]),
+            verdict=row["verdict"],
+            kind=self._why_undecided(metric),
+            people=self._n_people(metric),
+            people_needed=self.people_needed.get(metric),
+            power=POWER,
+            label=row["label"],
+            condition=row["condition"],
+            worst=worst,
+            best=best,
+            empty=self._empty_cells(metric),
+            vacuous=self.vacuous,
+            joint=joint,
+        )
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """`table` with the people covered, and the effective size of every cell."""
+        covered = []
+        effective = []
+        for name, shares in self.shares.items():
+            counts = self.people_counts.get(name, shares)
+            covered.append(counts.hits.ravel())
+            sizes = shares.trials
+            if isinstance(shares, WeightedShares):
+                sizes = shares.effective
+            effective.append(sizes.ravel().astype(float))
+        return self.table.assign(
+            covered=np.concatenate(covered), effective=np.concatenate(effective)
+        )
+
+    def _n_people(self, metric: str) -> int:
+        """The people that a metric counts."""
+        if metric in self.people:
+            return len(self.people[metric])
+        n_labelled = int(self.sizes["count"].sum())
+        if self.shares[metric].metric.needs_labels:
+            return n_labelled
+        return n_labelled + self.n_unlabelled
+
+    def _why_undecided(self, metric: str) -> str:
+        """The kind of cannot tell, or nothing."""
+        if self.verdicts[metric] != UNDECIDED:
+            return ""
+        if self.judges[metric].is_vacuous:
+            return VACUOUS
+        if self.people_needed[metric] is not None:
+            return TOO_FEW
+        if self._empty_cells(metric):
+            return NO_PEOPLE
+        return TOO_CLOSE
+
+    def _empty_cells(self, metric: str) -> list[tuple[Any, Any, str]]:
+        """(group, label, condition) of the cells of a metric without people."""
+        cells = self.table[self.table["metric"] == metric]
+        empty = cells[cells["count"] == 0]
+        columns = [empty["group"], empty["label"], empty["condition"]]
+        return list(zip(*columns, strict=True))
+
+    def _extreme_groups(self, metric: str) -> tuple[CellShare | None, CellShare | None]:
+        """The lowest and the highest group where the disparity is."""
+        row = self.disparities.loc[metric]
+        cells = self.cells[self.cells["metric"] == metric]
+        is_there = cells["label"] == row["label"]
+        is_there &= cells["condition"] == row["condition"]
+        cells = cells[is_there & cells["coverage"].notna()]
+        if cells.empty:
+            return None, None
+        lowest = cells.iloc[int(cells["coverage"].argmin())]
+        highest = cells.iloc[int(cells["coverage"].argmax())]
+        return _cell_share(lowest), _cell_share(highest)
+
+    def plot(self, metric: str | None = None, ax: Any = None) -> Any:
+        """Coverages by group with their intervals, one row per group and label.
+
+        Parameters
+        ----------
+        metric : str, optional
+            By default the first of the audit.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from cfhelpers.auditing.drawing import plot_cells
+
+        name = metric or next(iter(self.shares))
+        if name not in self.shares:
+            raise ValueError(
+                f"metric: found {name!r}; wanted one of {', '.join(self.shares)}"
+            )
+        cells = self.table[self.table["metric"] == name]
+        return plot_cells(cells, self.judges[name].closeness, ax)
+
+    def _repr_html_(self) -> str:
+        """A table of verdicts, for a notebook."""
+        columns = ["verdict", "disparity", "lower", "upper", "closeness"]
+        shown = self.disparities[[*columns, "label", "lowest", "highest"]]
+        text = "; ".join(self._title_parts())
+        return f"<p>{html.escape(text)}</p>{shown.to_html(float_format='{:.3f}'.format)}"
+
     def __str__(self) -> str:
         return "\n".join([*self.lines(), self.note])
 
@@ -126,13 +309,7 @@ class Audit:
 
     def lines(self) -> list[str]:
         """The audit in words, line by line, without the note."""
-        more = ""
-        if self.n_unlabelled:
-            more = f" and {self.n_unlabelled:,} without labels"
-        lines = [
-            f"audit of {self.sizes['count'].sum():,} points{more}, "
-            f"{len(self.sizes)} groups, {self.confidence:.0%} confidence"
-        ]
+        lines = self._title_parts()
         for name in self.shares:
             lines.extend(self._lines_of(name))
         sizes = []
@@ -140,6 +317,22 @@ class Audit:
             sizes.append(f"{group}: {size:.2f}")
         lines.append(f"  mean set size: {'; '.join(sizes)}")
         return lines
+
+    def _title_parts(self) -> list[str]:
+        """Who is audited; that weights make it approximate; that sets say nothing."""
+        more = ""
+        if self.n_unlabelled:
+            more = f" and {self.n_unlabelled:,} without labels"
+        n_points = counted(int(self.sizes["count"].sum()), "point")
+        parts = [
+            f"audit of {n_points}{more}, {counted(len(self.sizes), 'group')}, "
+            f"{100 * self.confidence:.6g}% confidence"
+        ]
+        if self.weights is not None:
+            parts.append(f"  {weights_sentence(self.weights)}")
+        if self.vacuous:
+            parts.append(f"  {self.vacuous}")
+        return parts
 
     def _lines_of(self, name: str) -> list[str]:
         """The verdict of one metric, cells without points, and where more would tell."""
@@ -158,13 +351,48 @@ class Audit:
             empty.append(f"{cell.group}, {cell.label}")
         if empty:
             lines.append(f"{'':<28} no points of {_first_few(empty)}")
-        needed = []
-        for cell in self.needed[self.needed["metric"] == name].itertuples():
-            needed.append(f"{cell.group}, {cell.label}: {cell.more:,}")
-        if needed:
-            more = _first_few(needed)
-            lines.append(f"{'':<28} more points would tell, as it looks now: {more}")
+        hint = self._hint(name)
+        if hint:
+            lines.append(f"{'':<28} {hint}")
         return lines
+
+    def _hint(self, name: str) -> str:
+        """What would tell, where a metric cannot."""
+        kind = self._why_undecided(name)
+        if kind == TOO_FEW:
+            wanted = counted(self.people_needed[name] or 0, "person", "people")
+            return (
+                f"more points would tell, as it looks now: {wanted} in all, "
+                f"with {POWER:.0%} probability"
+            )
+        if kind == TOO_CLOSE:
+            return "too close to call: ten times as many people would probably not tell"
+        return ""
+
+
+def weights_sentence(weights: Weights) -> str:
+    """What weights do to an audit."""
+    n = len(weights.values)
+    size = f"{n:,} people count as {weights.effective:,.0f}"
+    if weights.replicates is None:
+        how = "effective sizes (Σw)²/Σw²"
+    else:
+        n_replicates = weights.replicates.shape[1]
+        how = f"effective sizes from {n_replicates} replicate weights ({weights.rule})"
+    return f"Shares are weighted; {size}. Intervals and verdicts are approximate: {how}."
+
+
+def _cell_share(cell: pd.Series) -> CellShare:
+    """One row of the table of cells."""
+    return CellShare(
+        group=cell["group"],
+        covered=int(cell["covered"]),
+        n=int(cell["count"]),
+        share=float(cell["coverage"]),
+        low=float(cell["lower"]),
+        high=float(cell["upper"]),
+        effective=float(cell["effective"]),
+    )
 
 
 def _first_few(cells: list[str]) -> str:
@@ -187,6 +415,7 @@ def audit(
     positive_labels: ArrayLike | None = None,
     label_names: Sequence[Any] | None = None,
     unlabelled: tuple[ArrayLike, Any] | None = None,
+    sample_weight: ArrayLike | Weights | None = None,
 ) -> Audit:
     """Coverage of every label in every group, and whether the groups are close enough.
 
@@ -221,6 +450,10 @@ def audit(
         More points of the same population, whose true labels are not known. They count
         for demographic parity and disparate impact, which do not look at the true label;
         all else is computed from the points with labels.
+    sample_weight : (n,), optional
+        Whom each point stands for, as in a survey. Shares are weighted, and each cell
+        counts as (Σw)²/Σw² points: intervals and verdicts are then approximate. `Weights`
+        may hold replicate weights too.
 
     Returns
     -------
@@ -250,6 +483,14 @@ def audit(
     labels = positive_codes(positive_labels, names)
     asked = _as_metrics(metrics)
     allowed = _closeness_by_metric(closeness, asked)
+    weights = None
+    if sample_weight is not None:
+        weights = as_weights(sample_weight, n)
+        if unlabelled is not None:
+            raise ValueError(
+                "sample_weight: wanted none where there are unlabelled points"
+            )
+    everyone = None
     if unlabelled is None:
         people = groups_with_missing(groups, n)
         counts = CellCounts.from_sets(sets, true_labels, people)
@@ -261,19 +502,24 @@ def audit(
         people, others = groups_of_both(groups, n, more_groups, n_more)
         counts = CellCounts.from_sets(sets, true_labels, people)
         counts_of_all = counts + _counts_without_labels(more_sets, others)
+        everyone = People(sets, true_labels, people).joined(more_sets, others)
+    audited = People(sets, true_labels, people)
     shares = {}
     judges = {}
+    counted_people = {}
     for metric in asked:
         own_counts = counts
         is_overlapping = False
+        counted_people[metric.name] = audited
         if not metric.needs_labels:
             own_counts = counts_of_all
+            counted_people[metric.name] = everyone or audited
         elif not metric.is_built_in:
             own_counts = CellCounts.from_sets(sets, true_labels, people, metric, labels)
             is_overlapping = _is_overlapping(metric, true_labels, people, labels)
         shares[metric.name] = own_counts.shares(metric, labels)
         judges[metric.name] = Judge(allowed[metric.name], gamma, is_overlapping)
-    return Audit(
+    found = Audit(
         table=_cell_table(list(shares.values()), names, gamma),
         disparities=_disparity_table(shares, names, judges),
         sizes=_size_table(counts, gamma),
@@ -281,7 +527,60 @@ def audit(
         shares=shares,
         judges=judges,
         n_unlabelled=n_more,
+        people=counted_people,
+        vacuous=vacuous_sentence(counts),
     )
+    if weights is None:
+        return found
+    return _with_weights(found, audited, weights, names, labels)
+
+
+def _with_weights(
+    found: Audit, people: People, weights: Weights, names: list[Any], labels: list[int]
+) -> Audit:
+    """The same audit with weighted shares and effective sizes."""
+    gamma = 1 - found.confidence
+    shares: dict[str, Shares] = {}
+    for name, own in found.shares.items():
+        shares[name] = weighted_shares(
+            people.sets, people.y, people.groups, weights, own.metric, labels
+        )
+    weighted = replace(people, weights=weights.values)
+    return replace(
+        found,
+        table=_cell_table(list(shares.values()), names, gamma, found.shares),
+        disparities=_disparity_table(shares, names, found.judges),
+        sizes=_weighted_size_table(found.sizes, people, weights, gamma),
+        shares=shares,
+        people=dict.fromkeys(shares, weighted),
+        weights=weights,
+        people_counts=found.shares,
+    )
+
+
+def vacuous_sentence(counts: CellCounts) -> str:
+    """A sentence where no set holds a label or every set holds all; else nothing."""
+    n_pairs = counts.sizes.sum()
+    n_held = counts.covered.sum()
+    if n_held == 0:
+        return "Vacuous: no set holds any label."
+    if n_held == n_pairs:
+        return "Vacuous: every set holds every label."
+    return ""
+
+
+def never_within(found: Audit, sentence: str) -> Audit:
+    """The same audit where sets say nothing about anyone: no metric is within.
+
+    Groups that all get the same answer are equal, and nobody is served by it.
+    """
+    judges = {}
+    verdicts = []
+    for name, judge in found.judges.items():
+        judges[name] = replace(judge, is_vacuous=True)
+        verdicts.append(judges[name].verdict(found.shares[name]))
+    disparities = found.disparities.assign(verdict=verdicts)
+    return replace(found, judges=judges, disparities=disparities, vacuous=sentence)
 
 
 def audit_counts(
@@ -316,6 +615,7 @@ def audit_counts(
         shares=shares,
         judges=judges,
         n_unlabelled=n_unlabelled,
+        vacuous=vacuous_sentence(counts),
     )
 
 
@@ -454,9 +754,22 @@ def _object_array(values: Sequence[Any]) -> np.ndarray:
     return np.fromiter(values, object, len(values))
 
 
-def _cell_table(all_shares: list[Shares], names: list[Any], gamma: float) -> pd.DataFrame:
-    """Every cell of every metric, with its two-sided interval."""
-    parts = [_cell_columns(shares, names, gamma) for shares in all_shares]
+def _cell_table(
+    all_shares: list[Shares],
+    names: list[Any],
+    gamma: float,
+    people_counts: Mapping[str, Shares] | None = None,
+) -> pd.DataFrame:
+    """Every cell of every metric, with its two-sided interval.
+
+    With weights, points are counted in `people_counts`.
+    """
+    parts = []
+    for shares in all_shares:
+        part = _cell_columns(shares, names, gamma)
+        if people_counts:
+            part["count"] = people_counts[shares.metric.name].trials.ravel()
+        parts.append(part)
     columns = {}
     for column in parts[0]:
         columns[column] = np.concatenate([part[column] for part in parts])
@@ -533,3 +846,29 @@ def _size_table(counts: CellCounts, gamma: float) -> pd.DataFrame:
         }
     index = pd.Index(counts.group_names, name="group", tupleize_cols=False)
     return pd.DataFrame(columns, index=index)
+
+
+def _weighted_size_table(
+    sizes: pd.DataFrame, people: People, weights: Weights, gamma: float
+) -> pd.DataFrame:
+    """The same table with weighted means."""
+    totals = weighted_counts(people.sets, people.y, people.groups, weights.values)
+    hits = weighted_shares(
+        people.sets,
+        people.y,
+        people.groups,
+        weights,
+        METRICS["overall_accuracy_equality"],
+        [],
+    )
+    lower, upper = hits.confidence_bounds(gamma / 2)
+    with np.errstate(invalid="ignore"):
+        mean_size = totals.set_sizes / totals.n_points
+    return sizes.assign(
+        **{
+            "mean set size": mean_size,
+            "coverage": hits.values[0, 0],
+            "lower": lower[0, 0],
+            "upper": upper[0, 0],
+        }
+    )

@@ -7,6 +7,7 @@ import functools
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,12 @@ from cfhelpers.metrics import FairnessMetric
 WITHIN = "within"
 BEYOND = "beyond"
 UNDECIDED = "cannot tell"
+
+# Why an audit cannot tell.
+TOO_FEW = "too few people"
+TOO_CLOSE = "too close to call"
+NO_PEOPLE = "no people in a cell"
+VACUOUS = "vacuous"
 
 # Up to this many cells it is worth asking of each whether it needs more points.
 FEW_CELLS = 2_000
@@ -47,12 +54,15 @@ def disparity_interval(shares: Shares, gamma: float) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def sure_bounds(shares: Shares, level: float) -> tuple[np.ndarray, np.ndarray]:
+def sure_bounds(
+    shares: Shares, level: float, cells: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of every cell that all hold, but for a chance of twice the level.
 
-    A cell without points may be anywhere.
+    A cell without points may be anywhere. The level is shared by so many cells, by
+    default all of them.
     """
-    lower, upper = shares.confidence_bounds(level / shares.trials.size)
+    lower, upper = shares.confidence_bounds(level / (cells or shares.trials.size))
     if shares.metric.is_proxy:
         is_empty = shares.trials == 0
         lower = np.where(is_empty, -1.0, lower)
@@ -64,6 +74,104 @@ def near_loss(metric: FairnessMetric, lower: np.ndarray, upper: np.ndarray) -> f
     """The true loss is at least this, if all bounds hold."""
     losses = metric.loss(lower.max(axis=-1), upper.min(axis=-1))
     return max(metric.no_loss, float(losses.max()))
+
+
+@dataclass(frozen=True)
+class CellShare:
+    """One group in the cell where a disparity is.
+
+    Attributes
+    ----------
+    group : name
+    covered, n : int
+        Of `n` people, `covered` have the label in their set. For predictive values: of
+        `n` people with the label in their set, `covered` have it as their true label.
+    share, low, high : float
+        The share with its interval, weighted where people have weights. For the proxy of
+        predictive parity it is less the share of the label in the group.
+    effective : float
+        As how many people without weights they count.
+    """
+
+    group: Any
+    covered: int
+    n: int
+    share: float
+    low: float
+    high: float
+    effective: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one metric, by one grouping, and what it rests on.
+
+    Attributes
+    ----------
+    grouping, metric : str
+    is_ratio : bool
+        Whether the smallest ratio is compared, rather than the largest difference.
+    closeness, estimate, low, high : float
+        What is allowed, what was observed, and its interval.
+    verdict : str
+        within, beyond or cannot tell.
+    kind : str
+        Why it cannot tell: too few people, too close to call, no people in a cell, or
+        vacuous; else empty.
+    people : int
+        Who were audited.
+    people_needed : int or None
+        How many in all would give a verdict with probability `power`, if coverages stay
+        as observed; None where not even ten times as many would, or where it is decided.
+    label, condition : name, str
+        Where the disparity is: the label, and the condition on the true label.
+    worst, best : CellShare or None
+        The lowest and the highest group there.
+    empty : list of (group, label, condition)
+        Cells without people.
+    vacuous : str
+        A sentence where sets say nothing, else empty.
+    joint : str
+        The verdict where all verdicts together share the error.
+    """
+
+    grouping: str
+    metric: str
+    is_ratio: bool
+    closeness: float
+    estimate: float
+    low: float
+    high: float
+    verdict: str
+    kind: str
+    people: int
+    people_needed: int | None
+    power: float
+    label: Any
+    condition: str
+    worst: CellShare | None
+    best: CellShare | None
+    empty: list[tuple[Any, Any, str]]
+    vacuous: str
+    joint: str
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is within or beyond."""
+        return self.verdict != UNDECIDED
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        sign = "≥" if self.is_ratio else "≤"
+        word = self.verdict
+        if self.kind:
+            word += f" ({self.kind})"
+        by = f" by {self.grouping}" if self.grouping else ""
+        return (
+            f"{self.metric}{by}: {word}; {self.estimate:.3f}, between {self.low:.3f} "
+            f"and {self.high:.3f}; allowed {sign} {self.closeness:g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -82,6 +190,8 @@ class Judge:
         One less the confidence.
     is_overlapping : bool
         Whether a point may lie in the cells of two groups.
+    is_vacuous : bool
+        Whether all sets are empty, or all hold every label. Then nothing is "within".
 
     Examples
     --------
@@ -98,6 +208,7 @@ class Judge:
     closeness: float
     gamma: float
     is_overlapping: bool = False
+    is_vacuous: bool = False
 
     def verdict(self, shares: Shares) -> str:
         """Within, beyond or cannot tell."""
@@ -123,7 +234,7 @@ class Judge:
 
         A cell without points says nothing, so it never passes.
         """
-        if (shares.trials == 0).any():
+        if self.is_vacuous or (shares.trials == 0).any():
             return False
         return self.may_be_within(shares) and bool(self.passes(shares).all())
 
@@ -132,7 +243,7 @@ class Judge:
 
         This is much quicker than a test of all pairs.
         """
-        return bool(self.passes(_worst_pairs(shares, self.gamma)).all())
+        return bool(self.passes(worst_pairs(shares, self.gamma)).all())
 
     def passes(self, shares: Shares) -> np.ndarray:
         """Whether all pairs of groups pass the test, per label and filter."""
@@ -140,7 +251,7 @@ class Judge:
         return losses <= self.limit(shares.metric)
 
 
-def _worst_pairs(shares: Shares, gamma: float) -> Shares:
+def worst_pairs(shares: Shares, gamma: float) -> Shares:
     """Two groups for every label and filter.
 
     The group with the highest upper bound, and of the others that with the lowest lower
@@ -151,13 +262,19 @@ def _worst_pairs(shares: Shares, gamma: float) -> Shares:
     np.put_along_axis(lower, highest, np.inf, axis=-1)
     lowest = lower.argmin(axis=-1)[..., None]
     pair = np.concatenate([highest, lowest], axis=-1)
-    return _with_counts(shares, lambda counts: np.take_along_axis(counts, pair, axis=-1))
+    return with_all_counts(
+        shares, lambda counts: np.take_along_axis(counts, pair, axis=-1)
+    )
 
 
-def _with_counts(shares: Shares, change: Callable[[np.ndarray], np.ndarray]) -> Shares:
-    """The same with all counts changed in one way."""
-    changed = replace(
-        shares, hits=change(shares.hits), trials=change(shares.trials), spread=None
+def with_all_counts(shares: Shares, change: Callable[[np.ndarray], np.ndarray]) -> Shares:
+    """The same with all counts changed in one way, as plain counts."""
+    changed = Shares(
+        shares.metric,
+        change(shares.hits),
+        change(shares.trials),
+        shares.labels,
+        shares.group_names,
     )
     if not shares.metric.is_predictive:
         return changed
@@ -315,7 +432,7 @@ def _cells_for_within(
 
 def _rows(shares: Shares, rows: np.ndarray) -> Shares:
     """Some labels and filters, with counts (rows, groups)."""
-    return _with_counts(shares, lambda counts: counts[rows])
+    return with_all_counts(shares, lambda counts: counts[rows])
 
 
 def _failing_pairs(now: Shares, later: Shares, judge: Judge) -> np.ndarray:
@@ -339,7 +456,7 @@ def _failing_pairs(now: Shares, later: Shares, judge: Judge) -> np.ndarray:
     may_fail[:, own, own + n_groups] = False
     row, first, second = np.nonzero(may_fail)
     pair = np.stack([first, second], axis=1)
-    compared = _with_counts(both, lambda counts: counts[row[:, None], pair])
+    compared = with_all_counts(both, lambda counts: counts[row[:, None], pair])
     fails = np.zeros_like(may_fail)
     has_points = (compared.trials > 0).all(axis=-1)
     fails[row, first, second] = ~(has_points & judge.passes(compared))
