@@ -312,7 +312,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         regrouped, pooled, left_out = task.regroup(self.small_groups)
         self._remember(regrouped, pooled, left_out)
         if self.per_group:
-            self._remember_groups(task)
+            self._remember_groups(task, regrouped)
         else:
             served = "Labels with an infinite threshold are in every set."
             warn_about(self.promise_, self.result_, task, regrouped, served)
@@ -734,8 +734,11 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         )
         self.summary_ = self._summary(task)
 
-    def _remember_groups(self, task: "Task") -> None:
-        """Set the thresholds of every group, and the fair predictor's beside them."""
+    def _remember_groups(self, task: "Task", regrouped: "Task") -> None:
+        """Set the thresholds of every group, and the fair predictor's beside them.
+
+        Gaps are those between the groups that the fair predictor was asked for.
+        """
         fair = self.threshold_
         self.groups_ = task.groups.names
         self.promise_ = replace(
@@ -750,8 +753,9 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             mondrian.FAIR: conformal.prediction_sets(task.scores, fair),
             mondrian.BASE: conformal.prediction_sets(task.scores, self.base_threshold_),
         }
+        positive = task.options["positive_labels"]
         self.summary_ = mondrian.comparison(
-            sets, task.labels, task.groups, task.metric, task.options["positive_labels"]
+            sets, task.labels, regrouped.groups, task.metric, positive
         )
         too_few = []
         for code, label in np.argwhere(np.isinf(self.threshold_)):
@@ -799,9 +803,8 @@ def warn_about(
             stacklevel=stacklevel,
         )
     if promise.pooled or promise.left_out:
-        warnings.warn(
-            f"The promise: {promise}", SmallGroupsWarning, stacklevel=stacklevel
-        )
+        text = f"The promise: {promise}"
+        warnings.warn(text, SmallGroupsWarning, stacklevel=stacklevel)
     if result.feasible:
         return
     helps = "; ".join(advice(result, task, regrouped))

@@ -269,7 +269,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     summary_ : DataFrame
         On the calibration data: mean width, gap or ratio, and coverage of these
         intervals, of those with one threshold for everyone, and of those with one
-        threshold per group (Mondrian).
+        threshold per group (Mondrian). The gap is between the groups of the promise.
     weighting_ : weights.Weighting or None
 
     Examples
@@ -427,7 +427,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         limits = {mondrian.FAIR: self.threshold_, mondrian.BASE: self.base_threshold_}
         if by_group is not None:
             limits[MONDRIAN] = by_group[task.groups.codes]
-        self.summary_ = _compared(task, limits, widths)
+        self.summary_ = _compared(regrouped, limits, widths)
         if self.per_group:
             self.groups_ = task.groups.names
             self.threshold_ = by_group

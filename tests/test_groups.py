@@ -125,8 +125,10 @@ def test_pooled_groups_are_one_and_the_others_stay():
     assert groups.codes.tolist() == [2, 0, 1, 2, 0]
 
 
-def test_groups_that_are_left_out_take_their_points_with_them():
-    groups, is_kept = as_groups(["d", "a", "c", "b", "a"], 5).leave_out(["d", "b"])
+def test_points_of_groups_that_are_left_out_are_in_no_group():
+    groups = as_groups(["d", "a", "c", "b", "a"], 5).leave_out(["d", "b"])
     assert groups.names == ["a", "c"]
-    assert groups.codes.tolist() == [0, 1, 0]
-    assert is_kept.tolist() == [False, True, True, False, True]
+    assert groups.counts.tolist() == [2, 1]
+    assert (groups.values == "a").tolist() == [False, True, False, False, True]
+    assert not groups.is_overlapping
+    assert len(groups.codes) == 5
