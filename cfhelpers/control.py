@@ -273,8 +273,9 @@ def find_threshold(
     True
     """
     metrics, together = _several_metrics(metric, closeness)
-    is_several = not together and closeness is not None and np.ndim(closeness) > 0
-    given: list[Any] = [closeness]
+    asked: Any = closeness
+    is_several = not together and asked is not None and np.ndim(asked) > 0
+    given: list[Any] = [asked]
     if together:
         given = together[:1]
     elif is_several:
@@ -558,16 +559,21 @@ class Calibration:
         """
         if isinstance(metric, list | tuple):
             metrics, _ = _several_metrics(metric, None)
-            options = {"guarantee": guarantee, "delta": delta, "grid": grid}
             if as_flag(classwise, "classwise"):
                 raise ValueError(
                     "classwise: found True for several metrics; wanted False: one "
                     "threshold serves them all"
                 )
             return self._search_together(
-                metrics, list(together), start=start, test=test, **options
+                metrics,
+                list(together),
+                guarantee=guarantee,
+                delta=delta,
+                grid=grid,
+                start=start,
+                test=test,
             )
-        metric = get_metric(metric)
+        [metric], _ = _several_metrics(metric, None)
         if metric.is_size and not self.is_ranked:
             self._check_has_sizes(metric)
             return self._ranked.search(

@@ -603,7 +603,9 @@ class Monitor:
 
     def _shares_from(self, counts: Mapping[str, Any]) -> Shares:
         """Counts of one window from the state, checked."""
-        arrays = {name: np.asarray(counts[name], np.int64) for name in COUNTS}
+        arrays: dict[str, Any] = {
+            name: np.asarray(counts[name], np.int64) for name in COUNTS
+        }
         wanted = (len(self._names),)
         trials = arrays["trials"]
         hits = arrays["hits"]

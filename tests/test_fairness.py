@@ -103,7 +103,7 @@ def test_group_coverages_count_every_cell(name, shape):
     assert {"label", "group", "n"} < set(table.columns)
     labels = list(range(1, sets.shape[1])) if positive is None else positive
     wanted = {}
-    for label in [None] if name == oracle.OVERALL else labels:
+    for label in [None] if name in oracle.WHOLE else labels:
         for part, cells in enumerate(oracle.group_coverages(sets, y, g, metric, label)):
             wanted |= {(label, part, GROUPS[a]): cell for a, cell in cells.items()}
     part = (
