@@ -19,7 +19,7 @@ from cfhelpers.auditing import audit
 from cfhelpers.metrics import METRICS
 
 pytest.importorskip("pyarrow")
-# Cases per test. 1,000 of each were run once: CFHELPERS_CASES=1000 pytest …
+# Cases per test; more by hand: CFHELPERS_CASES=1000 pytest …
 CASES = int(os.environ.get("CFHELPERS_CASES", "6"))
 NAMES = ["north", "south", "east", "west"]
 
