@@ -90,7 +90,7 @@ SITUATIONS: dict[str, tuple[Callable[[], File], str, float | None]] = {
         None,
     ),
     "six groups, three labels": (
-        lambda: many_groups(8000),
+        lambda: many_groups(5000),
         "demographic_parity",
         None,
     ),

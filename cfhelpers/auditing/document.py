@@ -308,7 +308,7 @@ def least_people(metric: FairnessMetric, judge: Judge) -> int | None:
     --------
     >>> from cfhelpers.metrics import METRICS
     >>> least_people(METRICS["equal_opportunity"], Judge(0.1, 0.05))
-    29
+    31
     """
     if metric.is_proxy or not metric.is_built_in:
         return None
@@ -330,7 +330,7 @@ def _fixes(found: FileAudit, verdict: Any) -> list[dict[str, Any]]:
         return []
     table = found.fixes(verdict.grouping, verdict.metric)
     fixes = []
-    for (thresholds, rule), row in table.iterrows():
+    for (thresholds, rule), (_, row) in zip(table.index, table.iterrows(), strict=True):
         fixes.append(
             {
                 "thresholds": thresholds,
@@ -363,7 +363,7 @@ def plain_records(table: pd.DataFrame, fields: Mapping[str, str]) -> list[dict[s
     >>> plain_records(table, {"count": "n", "coverage": "share"})
     [{'n': 3, 'share': None}]
     """
-    columns = []
+    columns: list[list[Any]] = []
     for column in fields:
         values = table[column]
         if values.dtype.kind == "f":
