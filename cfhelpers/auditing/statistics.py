@@ -43,7 +43,7 @@ from cfhelpers.conformal import prediction_sets
 from cfhelpers.control import MANY
 from cfhelpers.fairness import column_names, label_codes, positive_codes
 from cfhelpers.groups import Groups
-from cfhelpers.metrics import LABEL_METRICS, FairnessMetric, get_metric
+from cfhelpers.metrics import LABEL_METRICS, METRICS, FairnessMetric, get_metric
 
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
 IN_SET = "held"  # the condition of predictive values: points whose set holds the label

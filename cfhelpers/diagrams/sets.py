@@ -69,7 +69,8 @@ def _draw_bars(ax: Axes, row: np.ndarray, names: list[str], cut: float | None) -
         ax.axvline(cut, color="black", linestyle="--")
     bars = ax.barh(range(len(row)), row, color=colours)
     paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-    ax.bar_label(bars, fmt="%.2f", padding=4, bbox=paper)  # the cut may run below a number
+    # The cut may run below a number.
+    ax.bar_label(bars, fmt="%.2f", padding=4, bbox=paper)
     ax.set_yticks(range(len(row)), names)
     ax.set_xlim(0, 1.2)
     ax.set_xticks([0, 0.5, 1])
