@@ -197,14 +197,25 @@ def run_all(options: argparse.Namespace, folder: Path) -> pd.DataFrame:
             for row in found:
                 rows.append({"library": library, "cores": its_order["cores"], **row})
     table = pd.DataFrame(rows)
+    for column in ("wall", "processor", "tries", "size"):  # where nothing was finished
+        if column not in table:
+            table[column] = np.nan
     table["limit"] = options.limit
+    table["jobs"] = options.jobs
     return table
+
+
+def had_to_wait(row: pd.Series, time: str) -> bool:
+    """Whether a wall time tells of other people's work on the machine, not of its own."""
+    return time == "wall" and row["status"] == "ok" and row[time] > 1.5 * row["processor"]
 
 
 def ratio_text(ours: pd.Series | None, theirs: pd.Series | None, time: str) -> str:
     """How many times as long a peer takes, or why that is not known."""
     if theirs is None or ours is None:
         return "–"
+    if had_to_wait(ours, time) or had_to_wait(theirs, time):
+        return "busy"
     if theirs["status"] == "ok":
         return f"{short(theirs[time] / ours[time])}×"
     if theirs["status"] == "time":
@@ -222,6 +233,8 @@ def short(value: float) -> str:
 def milliseconds(row: pd.Series | None, time: str) -> str:
     if row is None or row["status"] != "ok":
         return "–" if row is None else str(row["status"])
+    if had_to_wait(row, time):
+        return "busy"
     return f"{short(1000 * row[time])} ms"
 
 
@@ -275,14 +288,17 @@ def peers_of(work: str, cores: int = 1) -> list[str]:
 def report(results: Results) -> str:
     """All tables as Markdown."""
     limit = results.table["limit"].iloc[0]
+    jobs = results.table["jobs"].iloc[0]
     texts = [
         "# Beside every peer\n",
         "Written by `benchmarks/peers.py` from benchmarks/peers.csv. Nine unequal "
         "groups, simulated; probabilities are float32.\nBefore a peer is timed its "
         "answers are compared with ours. On one core, times are the least processor "
-        "time of some tries; a\npeer's time is given as a multiple of ours. `>`: ended "
-        f"after {limit:,.0f} s of processor time. `not tried`: ended or out of memory at "
-        "a smaller n.\n",
+        "time of some tries; a\npeer's time is given as a multiple of ours. Processes at "
+        f"the same time: {jobs}.\n",
+        f"`>`: ended after {limit:,.0f} s of processor time. `not tried`: ended, or out "
+        "of memory, at a smaller n. `–`: not measured in this run.\n`busy`: the wall "
+        "time was more than 1.5 times the processor time, so the machine was shared.\n",
         "Not the same work, and so not timed: MAPIE's RAPS, which tunes its penalty on a "
         "fifth of the points. crepes has neither APS\nnor RAPS. puncc keeps the label "
         "that crosses the quantile, and is compared without it.\n",
