@@ -259,11 +259,12 @@ def target_gap(threshold):
 def test_a_known_shift_breaks_the_promise_without_weights_and_not_with_them():
     rng = np.random.default_rng(0)
     n_draws = 60
+    grid = np.linspace(0, 1, 51)
     beyond = {"without": 0, "with": 0}
     for draw in range(n_draws):
-        scores, groups, own = shifted_labels(rng, 20_000)
-        args = (scores, np.ones(20_000, int), groups, "equal_opportunity", 0.08)
-        options = {"alpha": 0.5, "guarantee": "fixed-sequence", "delta": 0.1}
+        scores, groups, own = shifted_labels(rng, 10_000)
+        args = (scores, np.ones(10_000, int), groups, "equal_opportunity", 0.08)
+        options = {"alpha": 0.5, "guarantee": "fixed-sequence", "grid": grid}
         plain = find_threshold(*args, **options)
         thinned = find_threshold(
             *args, sample_weight=own, weight_bound=5.0, random_state=draw, **options
