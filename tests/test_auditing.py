@@ -22,6 +22,7 @@ from cfhelpers.auditing.verdicts import with_more_points
 from cfhelpers.control import MANY
 from cfhelpers.datasets.populations import nine_groups, two_groups
 from cfhelpers.fairness import METRICS, FairnessMetric, disparity
+from cfhelpers.metrics import LABEL_METRICS
 
 NAMES = sorted(METRICS)
 PROXY = "predictive_parity_proxy"
@@ -204,7 +205,7 @@ def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
     assert tally["beyond"] >= 1 or METRICS[name].is_predictive, tally
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LABEL_METRICS)
 def test_groups_that_are_worlds_apart_are_beyond_and_equal_ones_within(name):
     """Sets of group a hold the truth and nothing else, those of group b all but that."""
     groups = np.repeat(["a", "b"], 1000)
@@ -674,7 +675,7 @@ def test_unlabelled_points_count_where_no_label_is_looked_at():
     every = audit(sets, y, groups)
     few = audit(sets[:200], y[:200], groups[:200])
     both = audit(sets[:200], y[:200], groups[:200], unlabelled=(sets[200:], groups[200:]))
-    for name in METRICS:
+    for name in LABEL_METRICS:
         needs_none = name in ("demographic_parity", "disparate_impact")
         wanted = every if needs_none else few
         pd.testing.assert_series_equal(
@@ -780,7 +781,7 @@ def test_the_audit_reads_as_text():
     text = str(cfhelpers.audit(scores.tps(probs), y, groups, threshold=0.8))
     for words in (
         "2,000 points, 9 groups, 95% confidence",
-        *METRICS,
+        *LABEL_METRICS,
         "allowed ≥ 0.8",
         "allowed ≤ 0.1",
         "cannot tell",
@@ -884,3 +885,44 @@ def test_bad_input_is_named(changes, message):
     audit(**arguments)
     with pytest.raises(ValueError, match=message):
         audit(**arguments | changes)
+
+
+def test_sizes_of_sets_are_judged_when_asked_for():
+    groups = np.repeat(["a", "b"], 1000)
+    y = np.tile([0, 1, 2], 667)[:2000]
+    sets = np.ones((2000, 3), bool)
+    sets[:1000, 1:] = False
+    apart = audit(sets, y, groups, ["set_size", "singletons"])
+    assert apart.verdicts == {"set_size": "beyond", "singletons": "beyond"}
+    sets[:, 1:] = False
+    alike = audit(sets, y, groups, ["set_size", "singletons"])
+    assert alike.verdicts == {"set_size": "within", "singletons": "within"}
+
+
+def test_groups_that_overlap_are_judged_by_bounds_and_refused_with_weights():
+    rng = np.random.default_rng(0)
+    sets = rng.random((3000, 3)) < 0.75
+    y = rng.integers(0, 3, 3000)
+    table = pd.DataFrame({"woman": rng.random(3000) < 0.5})
+    table["elder"] = rng.random(3000) < 0.3
+    table["both"] = table["woman"] & table["elder"]
+    found = audit(sets, y, table, "equal_opportunity")
+    judged = found.judges["equal_opportunity"]
+    shares = found.shares["equal_opportunity"]
+    lower, upper = shares.confidence_bounds(judged.gamma / 2)
+    n_groups = shares.trials.shape[-1]
+    losses = []
+    for a in range(n_groups):
+        for b in range(n_groups):
+            if a != b:
+                losses.append((upper[..., a] - lower[..., b]).max())
+    is_within = max(losses) <= judged.closeness
+    assert (found.verdicts["equal_opportunity"] == "within") == is_within
+    wide = audit(sets, y, table, "equal_opportunity", closeness=max(losses) + 1e-6)
+    narrow = audit(sets, y, table, "equal_opportunity", closeness=max(losses) - 1e-6)
+    assert wide.verdicts["equal_opportunity"] == "within"
+    assert narrow.verdicts["equal_opportunity"] != "within"
+    with pytest.raises(ValueError, match="sample_weight: found groups that overlap"):
+        audit(sets, y, table, "equal_opportunity", sample_weight=np.ones(3000))
+    with pytest.raises(ValueError, match="sample_weight: set_size is not offered"):
+        audit(sets, y, table["woman"], "set_size", sample_weight=np.ones(3000))

@@ -16,7 +16,7 @@ from test_scale import assert_same
 from cfhelpers import control, scale
 from cfhelpers import scores as score_functions
 from cfhelpers.auditing import audit
-from cfhelpers.metrics import METRICS
+from cfhelpers.metrics import LABEL_METRICS
 
 pytest.importorskip("pyarrow")
 # Cases per test; more by hand: CFHELPERS_CASES=1000 pytest …
@@ -116,7 +116,7 @@ same_answers = settings(
 )
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", LABEL_METRICS)
 @pytest.mark.parametrize("guarantee", control.GUARANTEES)
 @given(case=cases(), options=questions(), closeness=st.sampled_from([0.05, 0.2, 0.6]))
 @same_answers

@@ -16,7 +16,7 @@ from cfhelpers.metrics import METRICS
 from cfhelpers.scores import person_u
 
 # The metrics of the paper: their cells are counts of labels.
-NAMES = tuple(oracle.FILTERS)
+NAMES = tuple(name for name in oracle.FILTERS if not METRICS[name].is_size)
 
 
 @pytest.fixture(scope="module")
@@ -275,3 +275,10 @@ def test_a_known_shift_breaks_the_promise_without_weights_and_not_with_them():
     # A test that errs in a tenth of draws gives more than this in 1 of 10⁶ runs.
     assert beyond["with"] <= binom.ppf(1 - 1e-6, n_draws, 0.1)
     assert beyond["without"] == n_draws
+
+
+@pytest.mark.parametrize("name", ["set_size", "singletons"])
+def test_sizes_of_sets_with_weights_need_the_guarantee_that_thins(name):
+    scores, y, g, own = random_case(0)
+    with pytest.raises(ValueError, match="sample_weight: found some for"):
+        find_threshold(scores, y, g, name, 0.3, sample_weight=own)

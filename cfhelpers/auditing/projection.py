@@ -63,7 +63,11 @@ class People:
         return People(
             np.concatenate([self.sets, sets]),
             np.concatenate([self.y, np.zeros(len(sets), self.y.dtype)]),
-            Groups(np.concatenate([self.groups.codes, groups.codes]), groups.names),
+            Groups(
+                np.concatenate([self.groups.codes, groups.codes]),
+                groups.names,
+                groups.memberships,
+            ),
         )
 
     @cached_property
@@ -158,7 +162,9 @@ def _is_decided(shares: Shares, judge: Judge, times: float) -> bool:
 
 def _grown(shares: Shares, times: float) -> Shares:
     """So many times the counts."""
-    return with_all_counts(shares, lambda counts: np.rint(counts * times).astype(int))
+    return with_all_counts(
+        shares, lambda counts: np.rint(counts * times).astype(int), is_growth=True
+    )
 
 
 def _times_with_power(draws: "_Draws", first: float) -> float | None:
@@ -221,7 +227,7 @@ class _Draws:
         is_open = _open_rows(shares, judge, typical)
         self.shares = with_all_counts(shares, lambda counts: counts[is_open])
         self.kinds: _Kinds | None = None
-        if people is not None and shares.metric.is_built_in:
+        if people is not None and _has_kinds(people, shares.metric):
             _, frequencies = people.kinds
             if len(frequencies) <= MANY_KINDS:
                 self.kinds = _Kinds.of(people, shares, is_open)
@@ -246,11 +252,17 @@ class _Draws:
 
         shares = self.shares
         hits, trials = drawn(shares.hits, shares.trials)
-        found = replace(shares, hits=hits, trials=trials)
+        found = replace(shares, hits=hits, trials=trials, spread=None)
         if not shares.metric.is_predictive:
             return found
         prior_hits, prior_trials = drawn(shares.prior_hits, shares.prior_trials)
         return replace(found, prior_hits=prior_hits, prior_trials=prior_trials)
+
+
+def _has_kinds(people: People, metric: FairnessMetric) -> bool:
+    """Whether kinds of people say all that a metric counts, each in one group."""
+    is_of_labels = metric.is_built_in and not metric.is_size
+    return is_of_labels and people.groups.memberships is None
 
 
 @dataclass(frozen=True)

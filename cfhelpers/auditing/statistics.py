@@ -532,7 +532,23 @@ def audit(
     )
     if weights is None:
         return found
+    _check_weighted(asked, people)
     return _with_weights(found, audited, weights, names, labels)
+
+
+def _check_weighted(metrics: list[FairnessMetric], groups: Groups) -> None:
+    """A ValueError for what is not offered with weights."""
+    if groups.memberships is not None:
+        raise ValueError(
+            "sample_weight: found groups that overlap; wanted one group per point, as "
+            "a column for each grouping"
+        )
+    for metric in metrics:
+        if metric.is_size:
+            raise ValueError(
+                f"sample_weight: {metric.name} is not offered with weights; wanted "
+                "metrics of coverage"
+            )
 
 
 def _with_weights(

@@ -267,14 +267,26 @@ def worst_pairs(shares: Shares, gamma: float) -> Shares:
     )
 
 
-def with_all_counts(shares: Shares, change: Callable[[np.ndarray], np.ndarray]) -> Shares:
-    """The same with all counts changed in one way, as plain counts."""
+def with_all_counts(
+    shares: Shares,
+    change: Callable[[np.ndarray], np.ndarray],
+    is_growth: bool = False,
+) -> Shares:
+    """The same with all counts changed in one way, as plain counts.
+
+    A change chooses cells; a growth changes their sizes, and no spread within them.
+    """
+    spread = shares.spread
+    if spread is not None and not is_growth:
+        spread = change(spread)
     changed = Shares(
         shares.metric,
         change(shares.hits),
         change(shares.trials),
         shares.labels,
         shares.group_names,
+        is_dependent=shares.is_dependent,
+        spread=spread,
     )
     if not shares.metric.is_predictive:
         return changed
@@ -297,6 +309,7 @@ def _joined(shares: Shares, others: Shares) -> Shares:
         trials=join(shares.trials, others.trials),
         prior_hits=join(shares.prior_hits, others.prior_hits),
         prior_trials=join(shares.prior_trials, others.prior_trials),
+        spread=None,
     )
 
 
