@@ -45,6 +45,7 @@ def nearly_sorted_labels(probs: np.ndarray) -> np.ndarray:
     Labels of equal probability ascend.
     """
     n_classes = probs.shape[1]
+    number: Any
     if probs.dtype == np.float32 and n_classes <= NARROW_LABELS:
         number = np.uint32
     else:

@@ -286,8 +286,8 @@ def compiled() -> tuple[Callable[..., int], Callable[..., int]]:
         kinds = (read(whole, 1), read(whole, 1), read(whole, 2))
         counts = (whole[:, :, ::1], read(whole, 3))
         flags = (types.boolean, types.boolean, types.boolean, types.float64)
-        filled = (whole[::1], types.float64[::1], whole[::1])
-        sweeps.append(whole(read(packed, 1), packed, *kinds, *counts, *flags, *filled))
+        noted = (whole[::1], types.float64[::1], whole[::1])
+        sweeps.append(whole(read(packed, 1), packed, *kinds, *counts, *flags, *noted))
     options = {"cache": True, "error_model": "numpy"}
     return njit(collects, **options)(collect), njit(sweeps, **options)(sweep)
 
