@@ -111,9 +111,9 @@ def collect(
         row = rows[i]
         code = codes[i]
         for c in range(len(columns)):
-            place = places[i, columns[c]]
+            place = max(places[i, columns[c]], base)
             kind = first_kind[c, row] + code
-            below[kind] += place <= base
+            below[kind] += place == base
             # Written in any case, and kept only if it counts: a branch that cannot be
             # foreseen takes longer.
             order[at] = (whole(place - base) << shift) | whole(kind)
