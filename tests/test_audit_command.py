@@ -224,8 +224,9 @@ def test_a_closed_pipe_and_ctrl_c_end_in_one_line(people, tmp_path):
 
 
 SLOW_AUDIT = """
-import sys, time
+import signal, sys, time
 from cfhelpers.auditing import command, files
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have turned it off
 def slowly(*args, **options):
     print("reading", flush=True)
     time.sleep(60)
