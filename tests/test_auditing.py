@@ -158,7 +158,7 @@ def by_hand(sets, y, g, name, labels, gamma, closeness):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LABEL_METRICS)
 def test_counts_coverages_and_intervals_are_those_of_the_definition(name):
     tally = Counter()
 
@@ -291,7 +291,7 @@ def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
     """Draws from a population whose disparities are known, judged by a hard closeness."""
     threshold, gamma, draws = 0.8, 0.5, 120
     truth = people.truth(scores.tps, 1_000_000, np.random.default_rng(1))
-    true = {name: truth.disparity(threshold, name) for name in NAMES}
+    true = {name: truth.disparity(threshold, name) for name in LABEL_METRICS}
     misses, wrong = Counter(), Counter()
     for seed in range(draws):
         probs, y, groups = people.draw(n, np.random.default_rng([2, seed]))
@@ -313,7 +313,7 @@ def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
                 confidence=1 - gamma,
             ).disparities
             wrong += Counter(
-                {(name, word): int(found["verdict"][name] == word) for name in NAMES}
+                {(name, word): int(found["verdict"][name] == word) for name in LABEL_METRICS}
             )
         for name, value in true.items():
             misses[name] += (
@@ -885,6 +885,23 @@ def test_bad_input_is_named(changes, message):
     audit(**arguments)
     with pytest.raises(ValueError, match=message):
         audit(**arguments | changes)
+
+
+def test_sizes_of_sets_are_means_and_shares_per_group():
+    rng = np.random.default_rng(3)
+    sets = rng.random((90, 4)) < 0.5
+    groups = rng.choice(["a", "b", "c"], 90)
+    found = audit(sets, rng.integers(0, 4, 90), groups, ["set_size", "singletons"])
+    size = sets.sum(axis=1)
+    values = {"set_size": size / 4, "singletons": size == 1}
+    for name, value in values.items():
+        rows = found.table[found.table["metric"] == name].set_index("group")
+        by_hand = pd.Series(value).groupby(groups).agg(["size", "mean"])
+        assert rows["count"].to_dict() == by_hand["size"].to_dict()
+        assert rows["coverage"].to_dict() == pytest.approx(by_hand["mean"].to_dict())
+        assert set(rows["label"]) == {"the whole set"}
+        gap = by_hand["mean"].max() - by_hand["mean"].min()
+        assert found.disparities.loc[name, "disparity"] == pytest.approx(gap)
 
 
 def test_sizes_of_sets_are_judged_when_asked_for():

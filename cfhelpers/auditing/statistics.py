@@ -46,6 +46,7 @@ from cfhelpers.groups import Groups
 from cfhelpers.metrics import LABEL_METRICS, METRICS, FairnessMetric, get_metric
 
 TRUE_LABEL = "the true label"  # where a metric looks at no label in particular
+WHOLE_SET = "the whole set"  # where it looks at the size of a set
 IN_SET = "held"  # the condition of predictive values: points whose set holds the label
 OWN_FILTER = "own"  # the condition of a filter that is the user's own
 
@@ -760,6 +761,8 @@ def _condition_names(metric: FairnessMetric) -> list[str]:
 
 def _compared_labels(shares: Shares, names: list[Any]) -> list[Any]:
     """The names of the labels that are compared."""
+    if shares.metric.is_size:
+        return [WHOLE_SET]
     if not shares.metric.per_label:
         return [TRUE_LABEL]
     return [names[label] for label in shares.labels]
