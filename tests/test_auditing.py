@@ -313,7 +313,10 @@ def test_intervals_cover_and_verdicts_err_as_rarely_as_promised(people, n):
                 confidence=1 - gamma,
             ).disparities
             wrong += Counter(
-                {(name, word): int(found["verdict"][name] == word) for name in LABEL_METRICS}
+                {
+                    (name, word): int(found["verdict"][name] == word)
+                    for name in LABEL_METRICS
+                }
             )
         for name, value in true.items():
             misses[name] += (
