@@ -1,19 +1,16 @@
-"""The command: what it writes, its exit status, its manners, and how it is installed."""
+"""The command: what it writes, its exit status and its manners."""
 
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import FairConformalClassifier, paths
+from cfhelpers import FairConformalClassifier
 from cfhelpers.auditing import audit_file, command, files, report
 
 
@@ -275,59 +272,3 @@ def test_a_group_named_as_code_is_text_everywhere(people, tmp_path, capsys):
         raw = table.read_text(encoding="utf-8")
         for line in raw.splitlines():
             assert not line.startswith("=") and ",=" not in line and ',"=' not in line
-
-
-@pytest.mark.slow
-def test_a_wheel_in_a_clean_environment_has_the_command(people, tmp_path):
-    """Dependencies come from this environment; nothing is downloaded."""
-    path, _ = people
-    source = tmp_path / "source"
-    ignored = [".git", ".venv", "artifacts", "data", "results", "figures", "notebooks"]
-    shutil.copytree(paths.ROOT, source, ignore=shutil.ignore_patterns(*ignored))
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, source],
-        check=True,
-        capture_output=True,
-    )
-    [wheel] = tmp_path.glob("cfhelpers-*.whl")
-    clean = tmp_path / "clean"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", clean], check=True)
-    site = next(clean.glob("lib/python*/site-packages"))
-    shared = sysconfig.get_paths()["purelib"]
-    install = [*pip, "--python", clean / "bin" / "python", "install", "--no-deps"]
-    subprocess.run([*install, "--no-index", wheel], check=True, capture_output=True)
-    (site / "shared.pth").write_text(shared + "\n")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    words = [path, "--cutoff", "0.5", "--output", "r.html", "--fail-on", "beyond"]
-    done = subprocess.run(
-        [clean / "bin" / "cfhelpers", "audit", *words],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr
-    assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert json.loads((tmp_path / "r.json").read_text())["schema"] == "cfhelpers.audit"
-    where = [
-        clean / "bin" / "python",
-        "-c",
-        "import cfhelpers; print(cfhelpers.__file__)",
-    ]
-    told = subprocess.run(
-        where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    assert str(site) in told.stdout
-    again = subprocess.run(
-        [clean / "bin" / "python", "-m", "cfhelpers", "audit", "gone.csv"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert again.returncode == 2
-    assert again.stderr == "cfhelpers audit: gone.csv: there is no such file\n"
