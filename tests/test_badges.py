@@ -25,7 +25,7 @@ def copy(root, tmp_path):
     for name in ("notebooks", "cfhelpers", "results", "docs", "figures"):
         ignored = shutil.ignore_patterns("__pycache__", "*.pdf", ".*", "solutions")
         shutil.copytree(root / name, tmp_path / "copy" / name, ignore=ignored)
-    for name in ("README.md", "pyproject.toml"):
+    for name in ("README.md", "pyproject.toml", "CITATION.cff"):
         shutil.copy(root / name, tmp_path / "copy" / name)
     return tmp_path / "copy"
 
@@ -52,6 +52,8 @@ def contents(copy):
 def test_the_repository_is_in_the_state_that_its_setting_says(root, copy):
     badges.update(copy)
     assert contents(copy) == contents(root)
+    for name in ("pyproject.toml", "CITATION.cff"):
+        assert (copy / name).read_bytes() == (root / name).read_bytes()
 
 
 def test_badges_appear_with_the_address_and_go_with_it(copy):
@@ -85,6 +87,28 @@ def test_badges_appear_with_the_address_and_go_with_it(copy):
     )
     set_address(copy, "")
     assert contents(copy) == before
+
+
+def test_the_packages_addresses_come_and_go_with_the_setting(copy):
+    files = [copy / "pyproject.toml", copy / "CITATION.cff"]
+    set_address(copy, "")
+    before = [file.read_text(encoding="utf-8") for file in files]
+    assert "urls" not in tomllib.loads(before[0])["project"]
+    set_address(copy, ADDRESS)
+    set_address(copy, ADDRESS)  # doing it again changes nothing
+    project = tomllib.loads(files[0].read_text(encoding="utf-8"))["project"]
+    assert project["urls"] == {
+        "Repository": ADDRESS,
+        "Issues": f"{ADDRESS}/issues",
+        "Changelog": f"{ADDRESS}/blob/main/CHANGELOG.md",
+    }
+    citation = yaml.safe_load(files[1].read_text(encoding="utf-8"))
+    assert citation["repository-code"] == ADDRESS
+    set_address(copy, "https://gitlab.com/group/sub/name")
+    project = tomllib.loads(files[0].read_text(encoding="utf-8"))["project"]
+    assert project["urls"] == {"Repository": "https://gitlab.com/group/sub/name"}
+    set_address(copy, "")
+    assert [file.read_text(encoding="utf-8") for file in files] == before
 
 
 def test_notebooks_with_badges_keep_the_contract(copy):

@@ -2,7 +2,8 @@
 
 The repository's public address is one setting, `repository` under [tool.cfhelpers] in
 pyproject.toml. Run this after changing it: badges appear in the README and the notebooks,
-with a cell that fetches the project on Colab; an empty address removes them.
+with a cell that fetches the project on Colab, and the package's addresses in
+pyproject.toml and CITATION.cff; an empty address removes them.
 """
 
 import os
@@ -65,6 +66,29 @@ def with_badges(text: str, line: str) -> str:
     return f"{title}\n{rest}"
 
 
+def with_urls(pyproject: str, address: str) -> str:
+    """The text of pyproject.toml with the package's addresses, or without any."""
+    kept = re.sub(r"\[project\.urls\]\n(.+\n)*\n", "", pyproject)
+    if not address:
+        return kept
+    urls = {"Repository": address}
+    if address.startswith("https://github.com/"):
+        urls["Issues"] = f"{address}/issues"
+        urls["Changelog"] = f"{address}/blob/{BRANCH}/CHANGELOG.md"
+    lines = [f'{name} = "{url}"\n' for name, url in urls.items()]
+    section = f"[project.urls]\n{''.join(lines)}\n"
+    return kept.replace("[project.scripts]\n", section + "[project.scripts]\n")
+
+
+def with_repository_code(citation: str, address: str) -> str:
+    """The text of CITATION.cff with the repository's address, or without one."""
+    kept = re.sub(r"^repository-code: .*\n", "", citation, flags=re.MULTILINE)
+    if not address:
+        return kept
+    line = f"repository-code: {address}\n"
+    return re.sub(r"^license: .*\n", rf"\g<0>{line}", kept, flags=re.MULTILINE)
+
+
 def with_setup(notebook, address: str):
     """A notebook with a cell that fetches the project on Colab, after its parameters.
 
@@ -90,7 +114,7 @@ def with_setup(notebook, address: str):
 
 
 def update(root: Path = ROOT) -> None:
-    """Write or remove the badges of the README and the notebooks, as the setting says."""
+    """Write or remove badges and the package's addresses, as the setting says."""
     import nbformat
 
     address = repository(root)
@@ -98,6 +122,12 @@ def update(root: Path = ROOT) -> None:
     readme = root / "README.md"
     line = badges(address, f"notebooks/{notebooks[0].name}")
     _replace(readme, with_badges(readme.read_text(encoding="utf-8"), line))
+    for name, change in (
+        ("pyproject.toml", with_urls),
+        ("CITATION.cff", with_repository_code),
+    ):
+        text = (root / name).read_text(encoding="utf-8")
+        _replace(root / name, change(text, address))
     for path in notebooks:
         notebook = with_setup(nbformat.read(path, as_version=4), address)
         first = notebook.cells[0]
