@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 BENCH := .venv-bench
+PACKAGE := .venv-package
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
 CORES ?= 2
 
@@ -22,7 +23,7 @@ REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.m
 # Numba compiles the search and the scores once per machine, before anything is timed or checked.
 COMPILE := -c "from cfhelpers import _ranking, _sweep; _ranking.compiled(); _sweep.warm_up()"
 
-.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab bench clean help
+.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab bench package clean help
 .DELETE_ON_ERROR:
 
 all: compiled  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
@@ -34,12 +35,12 @@ paper: compiled  ## the same at full size, on the real data in the folder that C
 	@$(REPORT)
 
 test: lint compiled  ## ruff, mypy, pytest, and the notebooks' outputs compared by nbval
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not stress"
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
 		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
 
 quick-test: style compiled  ## what a change is most likely to break, in under two minutes, without mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow and not stress"
 
 compiled: $(READY)
 	@$(BIN)/python $(COMPILE)
@@ -78,8 +79,18 @@ bench: $(BENCH)/.ready  ## speed and memory, beside every peer, in an environmen
 	$(BENCH)/bin/python benchmarks/audit.py
 	$(BENCH)/bin/python benchmarks/peers.py
 
+package: $(PACKAGE)/.ready  ## build sdist and wheel in dist, look at them, and try the wheel in an environment of its own
+	rm -rf dist build/lib build/try
+	$(PACKAGE)/bin/python -m build
+	$(PACKAGE)/bin/twine check --strict dist/*
+	$(PACKAGE)/bin/check-wheel-contents dist/*.whl
+	$(PYTHON) -m venv build/try/venv
+	build/try/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[report]"
+	cp tools/try_installed.py README.md build/try
+	cd build/try && env -u PYTHONPATH venv/bin/python try_installed.py work --readme README.md
+
 clean:  ## remove the environments, the executed copies, the book and the slides
-	rm -rf $(VENV) $(BENCH) .snakemake results/notebooks build/book build/slides
+	rm -rf $(VENV) $(BENCH) $(PACKAGE) .snakemake results/notebooks build dist
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -95,6 +106,11 @@ $(LIGHT): pyproject.toml constraints.txt
 $(READY): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --editable '.[study,test,book,course,browser]'
 	@$(BIN)/jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true  # menus for graders
+	@touch $@
+
+$(PACKAGE)/.ready: constraints.txt
+	$(PYTHON) -m venv $(PACKAGE)
+	$(PACKAGE)/bin/python -m pip install --quiet build twine check-wheel-contents
 	@touch $@
 
 # TorchCP requires torchvision, which it never imports, and torchsort, which is compiled, for CUDA too wherever nvcc is on the PATH.
