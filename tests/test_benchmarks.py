@@ -88,7 +88,7 @@ def test_the_authors_grid_with_every_candidate_is_our_exact_answer(peer_work):
     assert peer_work.check("the authors' grid", "thresholds", small_data()) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_the_benchmark_runs_at_a_tiny_size(tmp_path):
     command = [sys.executable, BENCHMARKS / "peers.py", "--quick", "--folder", tmp_path]
     subprocess.run(command, check=True, capture_output=True)

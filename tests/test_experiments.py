@@ -483,7 +483,7 @@ def test_the_smallest_cell_is_counted_on_the_calibration_rows(data, base):
 # what is committed
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("training_split", [0, 7])
 def test_the_committed_rows_of_credit_are_what_the_code_gives(
     root, monkeypatch, training_split

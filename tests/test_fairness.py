@@ -76,7 +76,7 @@ def test_the_eight_metrics_are_named():
 def test_disparity_is_the_worst_difference_of_plain_coverages(name):
     metric, tally = oracle.metric(name), Counter()
 
-    @settings(max_examples=400, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=130, deadline=None, derandomize=True, database=None)
     @given(shape=shapes)
     def run(shape):
         sets, y, g, positive = draw(*shape)
@@ -89,12 +89,12 @@ def test_disparity_is_the_worst_difference_of_plain_coverages(name):
         tally["unfair"] += not math.isnan(wanted) and wanted != (1 if metric.ratio else 0)
 
     run()
-    assert tally["unfair"] >= 40 and tally["fair"] >= 10, tally
+    assert tally["unfair"] >= 13 and tally["fair"] >= 4, tally
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=70, deadline=None, derandomize=True)
 @given(shape=shapes)
 def test_group_coverages_count_every_cell(name, shape):
     sets, y, g, positive = draw(*shape)

@@ -29,7 +29,7 @@ def test_a_listed_bug_can_be_put_in(root, bug):
         assert f"def {name.partition('[')[0]}(" in tests
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_a_bug_is_noticed_or_not(tmp_path, capsys):
     root = tmp_path / "small"
     (root / "tests").mkdir(parents=True)

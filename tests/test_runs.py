@@ -469,7 +469,7 @@ def all_rows(folder):
     return {path.relative_to(folder).as_posix(): pd.read_parquet(path) for path in found}
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_a_run_killed_at_ten_random_moments_and_resumed_gives_the_same_rows(
     root, tmp_path
 ):

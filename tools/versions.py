@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         lines = []
     if options.run and options.what == "method-tests":
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not stress", *lines]
+        chosen = ["-m", "not slow and not stress", *lines]
+        command = [sys.executable, "-m", "pytest", "-q", *chosen]
         return subprocess.run(command, cwd=ROOT).returncode
     text = "".join(f"{line}\n" for line in lines)
     if options.output:
