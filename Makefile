@@ -6,6 +6,7 @@ LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 PACKAGE := .venv-package
+LITE := .venv-lite
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
 CORES ?= 2
 
@@ -23,7 +24,7 @@ REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.m
 # Numba compiles the search and the scores once per machine, before anything is timed or checked.
 COMPILE := -c "from cfhelpers import _ranking, _sweep; _ranking.compiled(); _sweep.warm_up()"
 
-.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab bench package clean help
+.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab lite bench package clean help
 .DELETE_ON_ERROR:
 
 all: compiled  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
@@ -73,6 +74,11 @@ lab: $(LIGHT)  ## open JupyterLab at the first notebook; installs what lessons 0
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" notebooks/00_start_here.ipynb
 
+lite: $(LITE)/.ready  ## the lessons as a site in build/lite that runs in a browser; PYODIDE= is the path or address of a distribution
+	@test -n "$(PYODIDE)" || { echo "PYODIDE: found nothing; wanted the path or address of a Pyodide distribution:" \
+		"make lite PYODIDE=/path/to/pyodide-314.0.6.tar.bz2 (see the README, In a browser)"; exit 2; }
+	$(LITE)/bin/python tools/lite.py "$(PYODIDE)"
+
 bench: $(BENCH)/.ready  ## speed and memory, beside every peer, in an environment of its own
 	@$(BENCH)/bin/python $(COMPILE)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/run.py
@@ -90,7 +96,7 @@ package: $(PACKAGE)/.ready  ## build sdist and wheel in dist, look at them, and 
 	cd build/try && env -u PYTHONPATH venv/bin/python try_installed.py work --readme README.md
 
 clean:  ## remove the environments, the executed copies, the book and the slides
-	rm -rf $(VENV) $(BENCH) $(PACKAGE) .snakemake results/notebooks build dist
+	rm -rf $(VENV) $(BENCH) $(PACKAGE) $(LITE) .snakemake results/notebooks build dist
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -106,6 +112,12 @@ $(LIGHT): pyproject.toml constraints.txt
 $(READY): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --editable '.[study,test,book,course,browser]'
 	@$(BIN)/jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true  # menus for graders
+	@touch $@
+
+# An environment of its own: in that of make lab, this kernel would be offered too.
+$(LITE)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LITE)
+	$(LITE)/bin/python -m pip install --quiet --editable '.[lite]'
 	@touch $@
 
 $(PACKAGE)/.ready: constraints.txt
