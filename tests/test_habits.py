@@ -3,6 +3,7 @@
 import re
 import tomllib
 
+import lite
 import pytest
 import versions
 import yaml
@@ -51,6 +52,13 @@ def test_workflows_may_read_and_no_more(workflows):
         assert yaml.safe_load(workflow.read_text(encoding="utf-8"))["permissions"] == {
             "contents": "read"
         }
+
+
+def test_the_lessons_of_the_site_are_run_by_a_workflow(root):
+    text = (root / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    for number in lite.LESSONS:
+        [path] = (root / "notebooks").glob(f"{number}_*.ipynb")
+        assert f"notebooks/{path.name}" in text
 
 
 def test_the_lowest_versions_are_those_that_pyproject_names():
