@@ -154,15 +154,15 @@ def sort_by_digits(
         place[:] = 0
         for e in range(len(order)):
             place[np.int64((order[e] >> first_bit) & mask)] += 1
-        total = np.int64(0)
+        total = 0
         for value in range(len(place)):
             n_numbers = place[value]
             place[value] = total
             total += n_numbers
         for e in range(len(order)):
-            value = np.int64((order[e] >> first_bit) & mask)
-            spare[place[value]] = order[e]
-            place[value] += 1
+            own = np.int64((order[e] >> first_bit) & mask)
+            spare[place[own]] = order[e]
+            place[own] += 1
         order, spare = spare, order
     return order
 
