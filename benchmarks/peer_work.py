@@ -161,7 +161,7 @@ def puncc_sets(data: Data, work: str) -> Answer:
 
 
 def fairlearn_rates(data: Data, work: str) -> Any:
-    """Four rates of every label by group: a MetricFrame per label, as documented."""
+    """Four rates of every label by group, and their gaps: a MetricFrame per label."""
     import pandas as pd
     from fairlearn import metrics
     from sklearn.metrics import precision_score
@@ -169,14 +169,17 @@ def fairlearn_rates(data: Data, work: str) -> Any:
     sets, y, groups = audited(data)
     functions = {rate: getattr(metrics, rate, precision_score) for rate in METRIC_OF_RATE}
     frames = {}
+    gaps = {}
     for label in range(sets.shape[1]):
-        frames[label] = metrics.MetricFrame(
+        frame = metrics.MetricFrame(
             metrics=functions,
             y_true=(y == label).astype(int),
             y_pred=sets[:, label].astype(int),
             sensitive_features=groups,
-        ).by_group
-    return pd.concat(frames, axis=1)
+        )
+        frames[label] = frame.by_group
+        gaps[label] = frame.difference()
+    return pd.concat(frames, axis=1), pd.concat(gaps, axis=1)
 
 
 SETS: dict[int, np.ndarray] = {}  # of the data that is audited, made once
@@ -190,14 +193,17 @@ def audited(data: Data) -> Data:
     return SETS[len(y)], y, groups
 
 
-def our_rates(data: Data, work: str) -> dict[str, np.ndarray]:
-    """The same numbers (labels, groups), from one count of every cell."""
+def our_rates(data: Data, work: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same numbers (labels, groups) and (labels,), from one count of every cell."""
     sets, y, groups = audited(data)
     counts = CellCounts.from_sets(sets, y, as_groups(groups, len(y)))
-    found = {}
+    rates = {}
+    gaps = {}
     for rate, metric in METRIC_OF_RATE.items():
-        found[rate] = counts.shares(get_metric(metric)).values[:, 0]
-    return found
+        shares = counts.shares(get_metric(metric))
+        rates[rate] = shares.values[:, 0]
+        gaps[rate] = shares.losses[:, 0]
+    return rates, gaps
 
 
 def our_audit(data: Data, work: str) -> Any:
@@ -349,11 +355,16 @@ def puncc_as_ours(answer: Any, data: Data, work: str) -> Answer:
 def check_rates(data: Data) -> str:
     """fairlearn's rates and ours; it has 0 where a rate is not defined."""
     forget()
-    theirs = fairlearn_rates(data, "")
-    for rate, own in our_rates(data, "").items():
-        both = theirs.xs(rate, axis=1, level=1).to_numpy(float).T
+    their_rates, their_gaps = fairlearn_rates(data, "")
+    rates, gaps = our_rates(data, "")
+    for rate, own in rates.items():
+        both = their_rates.xs(rate, axis=1, level=1).to_numpy(float).T
         if not np.allclose(np.nan_to_num(own), np.nan_to_num(both)):
             return f"{rate} differs"
+        is_defined = ~np.isnan(own).any(axis=1)
+        gap = their_gaps.loc[rate].to_numpy(float)
+        if not np.allclose(gaps[rate][is_defined], gap[is_defined]):
+            return f"the gap of {rate} differs"
     return ""
 
 
@@ -374,21 +385,42 @@ def say(**row: Any) -> None:
     print(json.dumps(row), flush=True)
 
 
-def run(library: str, items: list[list[Any]]) -> None:
+def run(library: str, items: list[list[Any]], most_gigabytes: float) -> None:
     """Items (n, K, work), one after the other, each with lines that say how it goes.
 
     It has begun; its answers agree with ours; it is done, or cannot be done.
     """
+    at_start = peak_gigabytes()
     for n, n_classes, work in items:
         say(n=n, K=n_classes, work=work, status="started")
         if work == "scaling":
             scaling(load(library, n, n_classes))
             continue
+        if expected_gigabytes(n, n_classes, work) > most_gigabytes:
+            say(n=n, K=n_classes, work=work, status="memory")
+            continue
         try:
             outcome = run_work(library, work, load(library, n, n_classes))
         except MemoryError:
             outcome = {"status": "memory"}
-        say(n=n, K=n_classes, work=work, **outcome)
+        PEAKS[n_classes, work] = (n, peak_gigabytes() - at_start)
+        say(n=n, K=n_classes, work=work, **outcome, peak=peak_gigabytes())
+
+
+PEAKS: dict[tuple[int, str], tuple[int, float]] = {}  # n, and what was taken at most then
+
+
+def expected_gigabytes(n: int, n_classes: int, work: str) -> float:
+    """What a work would take, by what it took at a smaller n; 0 if that is not known."""
+    if (n_classes, work) not in PEAKS:
+        return 0.0
+    smaller_n, taken = PEAKS[n_classes, work]
+    return taken * n / smaller_n
+
+
+def peak_gigabytes() -> float:
+    """The most memory that this process has taken so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def run_work(library: str, work: str, data: Data) -> dict[str, Any]:
@@ -477,7 +509,7 @@ def main() -> None:
         torch.set_num_threads(order["cores"])
     _sweep.warm_up()
     _ranking.compiled()
-    run(order["library"], order["items"])
+    run(order["library"], order["items"], order["gigabytes"])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import errno
 import functools
 import glob
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -49,12 +50,15 @@ def look(
     """A first look at every file's footer: the same columns in all of them."""
     one_of(score, "score", SCORES)
     group_columns = (groups,) if isinstance(groups, str) else tuple(groups)
+    if not group_columns:
+        raise ValueError("groups: found no column; wanted at least one")
     layout: Layout | None = None
     types: list[Any] = []
     wrong: list[str] = []
     for file in files:
         try:
             with open_parquet(file) as parquet:
+                names = parquet.schema_arrow.names
                 found = columns_of(parquet.schema_arrow)
         except ValueError as error:
             wrong.append(str(error))
@@ -81,6 +85,13 @@ def look(
                 f"it has {', '.join(found)}"
             )
             continue
+        twice = [name for name in layout.needed if names.count(name) > 1]
+        if twice:
+            wrong.append(
+                f"files: {str(file)!r} has several columns {', '.join(map(repr, twice))};"
+                " wanted one of each name"
+            )
+            continue
         types.extend(found[name] for name in layout.columns)
     if wrong or layout is None:
         raise ValueError(_told(wrong))
@@ -92,13 +103,19 @@ def as_files(files: Files) -> list[Path]:
     if isinstance(files, str | os.PathLike):
         path = Path(files)
         if path.is_dir():
-            found = sorted(path.glob("*.parquet"))
-        elif any(mark in str(files) for mark in "*?["):
-            found = [Path(name) for name in sorted(glob.glob(str(files)))]
+            found = _files_of(path)
+        elif any(mark in str(files) for mark in "*?[") and not path.exists():
+            names = glob.glob(str(files), recursive=True)
+            found = [Path(name) for name in sorted(names)]
         else:
             found = [path]
     else:
-        found = [Path(file) for file in files]
+        try:
+            found = [Path(file) for file in files]
+        except TypeError:
+            raise ValueError(
+                f"files: found {files!r}; wanted paths, a folder, or a pattern"
+            ) from None
     if not found:
         raise ValueError(f"files: found none in {str(files)!r}; wanted Parquet files")
     seen: set[Path] = set()
@@ -107,6 +124,21 @@ def as_files(files: Files) -> list[Path]:
         if resolved in seen:
             raise ValueError(f"files: found {str(path)!r} twice; wanted each file once")
         seen.add(resolved)
+    return found
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """The Parquet files of a folder, not of folders in it."""
+    found = sorted(folder.glob("*.parquet"))
+    if found:
+        return found
+    deeper = sum(1 for _ in folder.glob("*/**/*.parquet"))
+    if deeper:
+        raise ValueError(
+            f"files: found none in {str(folder)!r}, but {deeper:,} in folders below it; "
+            f"if they are meant, give {str(folder / '**' / '*.parquet')!r}. What a "
+            "folder's name says, as in group=a, is not read: it must be a column"
+        )
     return found
 
 
@@ -148,6 +180,8 @@ class Run:
         n_kept = len(self.files) - len(missing)
         left = {str(file) for file in missing}
         wrong = []
+        if missing:
+            self._check_folder()
         with _progress_bar(len(self.files), n_kept, self.progress) as bar:
             for file, found, message in self._map(task, missing):
                 left.discard(str(file))
@@ -160,6 +194,17 @@ class Run:
         if wrong:
             raise ValueError(_told(wrong))
         return total.counts()
+
+    def _check_folder(self) -> None:
+        """A ValueError, before hours of counting, where counts cannot be kept."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"folder: {str(self.folder)!r} cannot keep counts: {error.strerror}"
+            ) from None
 
     def _map(self, task: Callable[[Any], Any], files: list[Path]) -> Iterable[Any]:
         """Results as they come."""
@@ -244,12 +289,16 @@ def count_and_keep(
     try:
         who = identity(file)
         found = count_file(file, layout, edges, is_noted)
+        has_changed = identity(file) != who
     except FileNotFoundError:
         return str(file), None, f"files: there is no file {str(file)!r}"
     except ValueError as error:
         return str(file), None, str(error)
     except OSError as error:
         return str(file), None, f"files: {str(file)!r} cannot be read: {error.strerror}"
+    if has_changed:
+        changed = f"files: {str(file)!r} changed while it was counted"
+        return str(file), None, f"{changed}; call again when it is whole"
     try:
         keep(found, who, layout, edges, is_noted, folder)
     except OSError as error:

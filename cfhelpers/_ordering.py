@@ -89,6 +89,7 @@ class Kinds:
 
     rows: np.ndarray
     codes: np.ndarray
+    points: np.ndarray  # (rows, codes): how many points there are of each
     first_kind: np.ndarray
     is_true: np.ndarray  # integers (kinds,): 1 for the scores of true labels
 
@@ -96,29 +97,33 @@ class Kinds:
     def by_group(cls, y: np.ndarray, groups: Groups, columns: list[int]) -> "Kinds":
         """A kind per (column, true label equal or not, group): for built-in metrics.
 
-        Where groups overlap, a combination of groups stands in a group's place. Points
-        without a label, y = -1, are different from every label.
+        Where groups overlap, a combination of groups stands in a group's place. Row 0 is
+        of points without a label, y = -1, which are different from every label.
         """
         n_codes = groups.n_codes
-        nobody = max(int(y.max()), *columns) + 1
-        rows = np.where(y < 0, nobody, y)
-        is_different = np.arange(nobody + 1) != np.asarray(columns)[:, None]
+        n_rows = int(y.max()) + 2
+        rows = y + 1
+        codes = np.ascontiguousarray(groups.codes, np.int64)
+        points = np.bincount(rows * n_codes + codes, minlength=n_rows * n_codes)
+        none_yet = np.empty(0, np.int64)
+        found = cls(rows, codes, points.reshape(n_rows, n_codes), none_yet, none_yet)
+        return found.at(columns)
+
+    def at(self, columns: list[int]) -> "Kinds":
+        """The kinds of the same points, by group, at other columns."""
+        n_rows, n_codes = self.points.shape
+        is_different = np.arange(-1, n_rows - 1) != np.asarray(columns)[:, None]
         first_kind = (2 * np.arange(len(columns))[:, None] + is_different) * n_codes
         is_true = np.tile(np.repeat([1, 0], n_codes), len(columns))
-        codes = np.ascontiguousarray(groups.codes, np.int64)
-        return cls(rows, codes, first_kind, is_true)
+        return replace(self, first_kind=first_kind, is_true=is_true)
 
     @property
     def totals(self) -> np.ndarray:
         """Scores of each kind (kinds,)."""
-        n_rows = self.first_kind.shape[1]
-        n_codes = int(self.codes.max()) + 1
-        points = np.bincount(
-            self.rows * n_codes + self.codes, minlength=n_rows * n_codes
-        ).reshape(n_rows, n_codes)
+        n_codes = self.points.shape[1]
         totals = np.zeros(len(self.is_true), np.int64)
         for first_of_row in self.first_kind:
-            for first, of_codes in zip(first_of_row, points, strict=True):
+            for first, of_codes in zip(first_of_row, self.points, strict=True):
                 totals[first : first + n_codes] += of_codes
         return totals
 
@@ -154,9 +159,14 @@ class CellMap:
         groups: Groups,
         pools: np.ndarray | None = None,
         is_dependent: bool = False,
+        other_kinds: Kinds | None = None,
     ) -> "CellMap":
+        """`other_kinds`: those of the same points at other columns, if they are there."""
         if metric.is_built_in:
-            kinds = Kinds.by_group(y, groups, columns)
+            if other_kinds is None:
+                kinds = Kinds.by_group(y, groups, columns)
+            else:
+                kinds = other_kinds.at(columns)
             kind_of_move, moves = _moves_by_group(metric, labels, columns, groups.n_codes)
             kind_of_move, moves = _moves_of_members(
                 kind_of_move, moves, groups.memberships
@@ -409,7 +419,8 @@ def _own_kinds(
     of_type[types] = np.arange(len(y))
     first_kind = (np.arange(len(columns)) * n_types)[:, None]
     is_true = (y[of_type] == np.asarray(columns)[:, None]).astype(np.int64).ravel()
-    kinds = Kinds(np.zeros(len(y), np.int64), types, first_kind, is_true)
+    points = np.bincount(types, minlength=n_types)[None]
+    kinds = Kinds(np.zeros(len(y), np.int64), types, points, first_kind, is_true)
     kind_of_move = []
     moves = []
     for mask, (column, family, group) in zip(masks, cell_of_mask, strict=True):
@@ -523,7 +534,7 @@ def sort_scores(
     order = np.empty(
         len(places.numbers) * len(columns), np.uint32 if is_narrow else np.uint64
     )
-    collect, _ = _sweep.compiled()
+    collect, _, _ = _sweep.compiled()
     n_above = collect(
         places.numbers,
         np.asarray(columns),
@@ -536,8 +547,7 @@ def sort_scores(
         order,
         below,
     )
-    order = order[:n_above]
-    order.sort()
+    order = _sweep.sorted_numbers(order[:n_above], shift, width)
     return SortedScores(order, shift, places, base, kinds.totals, below)
 
 

@@ -62,6 +62,10 @@ def open_parquet(file: str | os.PathLike[str], texts: Sequence[str] = ()) -> Any
     """An open file, or a ValueError that names it; the columns `texts` come as codes."""
     pa, pq = arrow()
     path = Path(file)
+    if path.is_dir():
+        raise ValueError(
+            f"files: {str(path)!r} is a folder; wanted files, or one folder by itself"
+        )
     if not path.is_file():
         raise ValueError(f"files: there is no file {str(path)!r}")
     try:
@@ -87,6 +91,11 @@ def columns_of(schema: Any) -> dict[str, Any]:
 def value_columns(names: Sequence[str], given: Sequence[str] | None) -> tuple[str, ...]:
     """The columns of probabilities or scores, one per label."""
     if given is not None:
+        if isinstance(given, str) or len(given) < 2:
+            raise ValueError(
+                f"columns: found {given!r}; wanted the names of several columns, one "
+                "per label"
+            )
         return tuple(given)
     found = {}
     for kind, prefixes in PREFIXES.items():
@@ -382,7 +391,12 @@ def _distinct(batch: Any, name: str) -> tuple[np.ndarray, list[Any]]:
         if found is not None:
             return found
     if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode(null_encoding="encode")
+        try:
+            column = column.dictionary_encode(null_encoding="encode")
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            raise ValueError(
+                f"{name}: found {column.type}; wanted one name or number per row"
+            ) from None
     names = []
     for value in column.dictionary.to_pylist():
         is_missing = isinstance(value, float) and np.isnan(value)

@@ -1,9 +1,10 @@
 """The exact search: one plain loop over the sorted scores, and the intervals it follows.
 
-`collect` gathers the scores above q̂, NumPy sorts them, `sweep` walks over them. Numba
-compiles both loops at their first use and keeps the result on disk; where Numba is absent
-the very same functions run as they stand here. This file imports nothing of the package:
-Numba's cache, which watches this file alone, is then never out of date.
+`collect` gathers the scores above q̂, `sort_by_digits` sorts them, `sweep` walks over
+them. Numba compiles the loops at their first use and keeps the result on disk; where
+Numba is absent the very same functions run as they stand here, and NumPy sorts. This file
+imports nothing of the package: Numba's cache, which watches this file alone, is then
+never out of date.
 """
 
 import functools
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 
 PAGE = 4096  # records that fit on a page; few searches need a second one
+DIGIT_BITS = 11  # at most, of a digit: the nearest cache has room for their counts
+FEW_NUMBERS = 1000  # up to here comparing them is as quick
 
 
 def rank_interval(covered: Any, size: Any) -> tuple[Any, Any]:
@@ -119,6 +122,70 @@ def collect(
             order[at] = (whole(place - base) << shift) | whole(kind)
             at += (place > base) & (place < top)
     return at
+
+
+def sort_by_digits(
+    order: np.ndarray, spare: np.ndarray, low: int, digit_bits: int, n_digits: int
+) -> np.ndarray:
+    """The numbers in ascending order of their bits from `low` on, a digit in each round.
+
+    The last digit comes first. A round keeps the order of the rounds before among numbers
+    whose digit is the same, so after the round of the first digit all are in order.
+
+    Parameters
+    ----------
+    order, spare : unsigned integers (m,)
+        The numbers, and as much room. Both are changed.
+    low : integer
+        Bits below are not looked at.
+    digit_bits, n_digits : integers
+        Bits of a digit, and how many digits there are.
+
+    Returns
+    -------
+    unsigned integers (m,)
+        Either `order` or `spare`, whichever the last round has filled.
+    """
+    whole = order.dtype.type
+    mask = (whole(1) << whole(digit_bits)) - whole(1)
+    place = np.empty(1 << digit_bits, np.int64)  # where the next number of a digit goes
+    for digit in range(n_digits):
+        first_bit = whole(low + digit * digit_bits)
+        place[:] = 0
+        for e in range(len(order)):
+            place[np.int64((order[e] >> first_bit) & mask)] += 1
+        total = 0
+        for value in range(len(place)):
+            n_numbers = place[value]
+            place[value] = total
+            total += n_numbers
+        for e in range(len(order)):
+            own = np.int64((order[e] >> first_bit) & mask)
+            spare[place[own]] = order[e]
+            place[own] += 1
+        order, spare = spare, order
+    return order
+
+
+def sort_by_comparing(
+    order: np.ndarray, spare: np.ndarray, low: int, digit_bits: int, n_digits: int
+) -> np.ndarray:
+    """What `sort_by_digits` gives, by NumPy."""
+    order.sort()
+    return order
+
+
+def sorted_numbers(order: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Unsigned integers in ascending order of their bits from `low` up to `high`.
+
+    Ties are in any order. `order` is changed.
+    """
+    sort = sort_by_comparing
+    n_digits = -(-(high - low) // DIGIT_BITS)
+    digit_bits = -(-(high - low) // max(n_digits, 1))
+    if len(order) > FEW_NUMBERS:
+        _, sort, _ = compiled()
+    return sort(order, np.empty_like(order), low, digit_bits, n_digits)
 
 
 def sweep(
@@ -252,13 +319,15 @@ def extreme_groups(lower: np.ndarray, upper: np.ndarray, family: int) -> tuple[i
 
 
 @functools.cache
-def compiled() -> tuple[Callable[..., int], Callable[..., int]]:
-    """`collect` and `sweep`, compiled where Numba is installed."""
+def compiled() -> tuple[
+    Callable[..., int], Callable[..., np.ndarray], Callable[..., int]
+]:
+    """`collect`, a sort and `sweep`, compiled where Numba is installed."""
     try:
         from numba import njit, types
         from numba.extending import register_jitable
     except ImportError:
-        return collect, sweep
+        return collect, sort_by_comparing, sweep
     called = (
         rank_interval,
         predictive_rank_interval,
@@ -281,15 +350,21 @@ def compiled() -> tuple[Callable[..., int], Callable[..., int]]:
         points = (read(whole, 1), read(whole, 1), read(whole, 1), read(whole, 2))
         filled = (packed[::1], whole[::1])
         collects.append(whole(read(place, 2), *points, place, place, packed, *filled))
+    sorts = []
     sweeps = []
     for packed in (narrow, wide):
+        sorts.append(packed[::1](packed[::1], packed[::1], whole, whole, whole))
         kinds = (read(whole, 1), read(whole, 1), read(whole, 2))
         counts = (whole[:, :, ::1], read(whole, 3))
         flags = (types.boolean, types.boolean, types.boolean, types.float64)
         found = (whole[::1], types.float64[::1], whole[::1])
         sweeps.append(whole(read(packed, 1), packed, *kinds, *counts, *flags, *found))
     options = {"cache": True, "error_model": "numpy"}
-    return njit(collects, **options)(collect), njit(sweeps, **options)(sweep)
+    return (
+        njit(collects, **options)(collect),
+        njit(sorts, **options)(sort_by_digits),
+        njit(sweeps, **options)(sweep),
+    )
 
 
 def warm_up() -> None:

@@ -228,6 +228,7 @@ def _last_true(
 
 
 LARGEST_LEVEL = 0.5  # of a staircase
+ROWS_AT_ONCE = 256  # whose steps are looked at together: so many stay in a near cache
 # The levels that a staircase may use, as standard normal quantiles z(t) = Φ⁻¹(1 - t).
 _LISTED = (
     *np.round(np.arange(-1.4, 1.01, 0.3), 1),
@@ -403,7 +404,7 @@ def staircase_losses(
             continue
         rows = rows[open_rows]
         loss = _loss_of_pair(
-            high[:, open_rows], low[:, open_rows], levels, n_a, n_b, delta, is_ratio
+            high[:, open_rows], low[:, open_rows], n_a, n_b, delta, is_ratio
         )
         losses[rows] = np.maximum(losses[rows], loss)
     return losses.reshape(shape[:-1])
@@ -490,7 +491,7 @@ def full_losses(
                 continue
             of_b = np.flatnonzero(rounded == n_b)
             upper = np.ones((len(levels), len(of_b)))
-            loss = _loss_of_pair(upper, lower[:, of_b], levels, n_a, n_b, delta, is_ratio)
+            loss = _loss_of_pair(upper, lower[:, of_b], n_a, n_b, delta, is_ratio)
             losses[of_b] = np.maximum(losses[of_b], loss)
     return losses
 
@@ -504,7 +505,6 @@ def equal_full_loss(n: int, delta: float, is_ratio: bool = False) -> float:
 def _loss_of_pair(
     upper: np.ndarray,
     lower: np.ndarray,
-    levels: np.ndarray,
     n_a: float,
     n_b: float,
     delta: float,
@@ -515,14 +515,38 @@ def _loss_of_pair(
     A step counts where U_a(α_i) ≥ l_r.
     `upper` and `lower` hold the bounds of groups a and b at every level (levels, rows).
     """
-    loss = np.full(upper.shape[1], -np.inf)
-    for steps in staircase(float(n_a), float(n_b), delta):
-        u = upper[np.searchsorted(levels, steps.alphas)]
-        low = lower[np.searchsorted(levels, steps.betas)]
-        values = _loss_of_bounds(np.minimum(u, steps.high), low, is_ratio)
-        counts = u >= steps.low
-        loss = np.maximum(loss, np.where(counts, values, -np.inf).max(axis=0))
+    at_alpha, at_beta, low_ends, high_ends = _steps_of_pair(float(n_a), float(n_b), delta)
+    loss = np.empty(upper.shape[1])
+    for first in range(0, len(loss), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        u = upper[at_alpha, rows]
+        values = _loss_of_bounds(np.minimum(u, high_ends), lower[at_beta, rows], is_ratio)
+        loss[rows] = np.where(u >= low_ends, values, -np.inf).max(axis=0)
     return loss
+
+
+@functools.cache
+def _steps_of_pair(
+    n_a: float, n_b: float, delta: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Every step of every interval of a staircase.
+
+    Where its two levels stand among `listed_levels`, each (steps,), and the interval's
+    ends l_r and h_r, each (steps, 1).
+    """
+    alphas: list[float] = []
+    betas: list[float] = []
+    lows: list[float] = []
+    highs: list[float] = []
+    for steps in staircase(n_a, n_b, delta):
+        alphas += steps.alphas
+        betas += steps.betas
+        lows += [steps.low] * len(steps.alphas)
+        highs += [steps.high] * len(steps.alphas)
+    levels = listed_levels(delta)
+    at_alpha = np.searchsorted(levels, alphas)
+    at_beta = np.searchsorted(levels, betas)
+    return at_alpha, at_beta, np.array(lows)[:, None], np.array(highs)[:, None]
 
 
 def _rounded(sizes: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ from cfhelpers._checks import (
 )
 from cfhelpers._ordering import (
     CellMap,
+    Kinds,
     OrderedScores,
     Places,
     SortedScores,
@@ -604,32 +605,50 @@ class Calibration:
         curves = []
         if classwise:
             others = [label for label in range(n_classes) if label not in self.labels]
+            kinds = None
             for label in self.labels:
-                cells = self._cells(metric, [label], [label], is_dependent)
+                cells = self._cells(metric, [label], [label], is_dependent, kinds)
                 curves.append(self._curve(cells, points, level, start))
+                kinds = cells.kinds
         else:
             others = []
             every_label = list(range(n_classes))
             cells = self._cells(metric, self.labels, every_label, is_dependent)
             curves.append(self._curve(cells, points, level, start))
-        weights = np.ones(len(self.y))
+        in_sets, hits = self._covered_at_base(others)
+        n_points = float(len(self.y))
+        n_labelled = float(self.n_labelled)
         if self.weights is not None:
-            weights = self.weights
-        in_sets = self.scores[:, others] <= self.base
-        is_hit = in_sets & (self.y[:, None] == np.asarray(others, np.int64))
+            n_points = float(self.weights.sum())
+            n_labelled = n_points
         return Search(
             curves=curves,
             metric=metric,
             guarantee=guarantee,
             group_names=self.groups.names,
             base=self.base,
-            n_points=float(weights.sum()),
-            n_labelled=float(weights[: self.n_labelled].sum()),
+            n_points=n_points,
+            n_labelled=n_labelled,
             n_classes=n_classes,
             classwise=classwise,
-            others_in_sets=float(weights @ np.count_nonzero(in_sets, axis=1)),
-            others_hits=float(weights @ np.count_nonzero(is_hit, axis=1)),
+            others_in_sets=in_sets,
+            others_hits=hits,
         )
+
+    def _covered_at_base(self, labels: list[int]) -> tuple[float, float]:
+        """Of labels that keep q̂: pairs (point, label) in the sets, true labels covered.
+
+        With weights their sums.
+        """
+        labels_in_set = np.zeros(len(self.y), np.int64)
+        hits = np.zeros(len(self.y), bool)
+        for label in labels:
+            is_in_set = self.scores[:, label] <= self.base
+            labels_in_set += is_in_set
+            hits |= is_in_set & (self.y == label)
+        if self.weights is None:
+            return float(labels_in_set.sum()), float(hits.sum())
+        return float(self.weights @ labels_in_set), float(self.weights @ hits)
 
     def _search_together(
         self,
@@ -793,10 +812,18 @@ class Calibration:
         labels: list[int],
         columns: list[int],
         is_dependent: bool,
+        other_kinds: Kinds | None = None,
     ) -> CellMap:
         """What one threshold is judged by, which decides on the labels in `columns`."""
         return CellMap.build(
-            metric, labels, columns, self.y, self.groups, self.pools, is_dependent
+            metric,
+            labels,
+            columns,
+            self.y,
+            self.groups,
+            self.pools,
+            is_dependent,
+            other_kinds,
         )
 
     def _curve(
@@ -1086,7 +1113,7 @@ def new_lows(
     `order` holds scores in ascending order, packed as in `SortedScores`; `covered`, the
     points of every cell that are covered before them, is changed in place.
     """
-    _, sweep = _sweep.compiled()
+    _, _, sweep = _sweep.compiled()
     metric = cells.metric
     packed_shift = order.dtype.type(shift)
     pages = []

@@ -6,6 +6,7 @@ at the grid's points, so the guarantee needs one pass. The paper's rule and q̂ 
 scores in a few bins one by one, and those come from a second pass.
 """
 
+import inspect
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,11 @@ from cfhelpers.fairness import positive_codes
 from cfhelpers.groups import as_groups
 from cfhelpers.metrics import METRICS, FairnessMetric, get_metric
 from cfhelpers.scores import K_REG, PENALTY
+
+NO_WEIGHTS = (
+    "found some; files are counted, and counts have no weights: wanted none here. "
+    "find_threshold and audit take weights in memory"
+)
 
 
 def counts(
@@ -145,6 +151,7 @@ def _prepared(
     **options: Any,
 ) -> AtScale:
     """Options checked and files looked at, before anything is counted."""
+    _check_options(options)
     found = as_files(files)
     layout = look(found, score, random_state, penalty, k_reg, label, groups, columns, id)
     question = as_question(metric, layout.label_names, **options)
@@ -183,6 +190,20 @@ def _prepared(
         pool_sizes=pool_sizes,
         base_scores=None if base_scores is None else as_base_scores(base_scores),
     )
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """A sentence for an option of `find_threshold` that is not offered, or for none."""
+    for name in ("sample_weight", "weight_bound", "sample_weights", "weights"):
+        if name in options:
+            raise ValueError(f"{name}: {NO_WEIGHTS}")
+    known = list(inspect.signature(as_question).parameters)[2:]
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"found an option {name!r}; wanted one of {', '.join(known)}, or of "
+                "those that say how files are read"
+            )
 
 
 def find_threshold_at_scale(
@@ -283,6 +304,7 @@ def audit_at_scale(
     address: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    sample_weight: None = None,
 ) -> Audit:
     """What `audit` finds on the rows of all files, at a threshold, in one pass.
 
@@ -297,11 +319,15 @@ def audit_at_scale(
         As in `counts`. Points without a group form the group "missing".
     group_names, unlabelled, executor, address, folder, progress
         As in `find_threshold_at_scale`.
+    sample_weight : None
+        Weights are not offered here; `audit` takes them.
 
     Returns
     -------
     Audit
     """
+    if sample_weight is not None:
+        raise ValueError(f"sample_weight: {NO_WEIGHTS}")
     found = as_files(files)
     layout = look(found, score, random_state, penalty, k_reg, label, groups, columns, id)
     kept = paths.ARTIFACTS / "scale" if folder is None else Path(folder)

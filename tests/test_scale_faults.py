@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import pandas as pd
 import pytest
 from test_scale import people, write
 
-from cfhelpers import scale
+from cfhelpers import _counting, scale
 
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
 PATIENCE = 600  # seconds, on a machine that does much else
 DRIVER = """
 import sys
@@ -160,3 +162,106 @@ def test_every_damaged_file_is_named(tmp_path):
         scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
     for file in files[:2]:
         assert f"'{file}' is damaged or is no Parquet file" in str(told.value)
+
+
+def test_a_file_that_changes_while_it_is_counted_is_named_and_not_kept(
+    tmp_path, monkeypatch
+):
+    files = write(tmp_path / "data", people(0))
+    count = _counting.count_file
+
+    def with_a_writer_beside(path, *rest):
+        found = count(path, *rest)
+        if path == files[1]:
+            people(7, n=50).to_parquet(path)
+        return found
+
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(_counting, "count_file", with_a_writer_beside)
+        with pytest.raises(ValueError, match=r"part1.parquet' changed while it was"):
+            scale.audit_at_scale(files, **options)
+    assert len(list((tmp_path / "kept").glob("*.npz"))) == 2
+    again = scale.audit_at_scale(files, **options)
+    fresh = scale.audit_at_scale(files, **options | {"folder": tmp_path / "other"})
+    pd.testing.assert_frame_equal(again.table, fresh.table)
+
+
+def test_folders_in_a_folder_are_told_and_found_by_a_pattern(tmp_path):
+    frame = people(0)
+    for day, part in ((1, frame[:100]), (2, frame[100:])):
+        folder = tmp_path / "data" / f"day={day}"
+        folder.mkdir(parents=True)
+        part.to_parquet(folder / "a b [ü].parquet")
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with pytest.raises(ValueError, match=r"2 in folders below it.*must be a column"):
+        scale.audit_at_scale(tmp_path / "data", **options)
+    found = scale.audit_at_scale(f"{tmp_path}/data/**/*.parquet", **options)
+    assert found.sizes["count"].sum() == 300
+    one = tmp_path / "data" / "day=1" / "a b [ü].parquet"
+    assert scale.audit_at_scale(str(one), **options).sizes["count"].sum() == 100
+
+
+def test_a_folder_that_cannot_keep_counts_is_told_before_anything_is_counted(
+    tmp_path, monkeypatch
+):
+    files = write(tmp_path / "data", people(0))
+    no_folder = tmp_path / "a file"
+    no_folder.touch()
+    monkeypatch.setattr(_counting, "count_file", None)  # is not called
+    for folder in (no_folder, no_folder / "below"):
+        with pytest.raises(ValueError, match=r"folder: .* cannot keep counts"):
+            scale.audit_at_scale(files, threshold=0.5, folder=folder, progress=False)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"files": None}, r"files: found None; wanted paths"),
+        ({"files": [3]}, r"files: found \[3\]; wanted paths"),
+        ({"groups": []}, r"groups: found no column"),
+        ({"columns": "p_0"}, r"columns: found 'p_0'; wanted the names of several"),
+        ({"columns": ["p_0"]}, r"columns: found \['p_0'\]; wanted"),
+        ({"sample_weight": [1]}, r"sample_weight: .* counts have no weights"),
+        ({"groups": "lists"}, r"lists: found list<.*>; wanted one name"),
+        ({"columns": ["p_0", "p_1", "p_1"]}, r"label: found 2"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, options, told):
+    frame = people(0).assign(lists=[["a"]] * 300)
+    given = {"files": write(tmp_path / "data", frame, 1), "folder": tmp_path / "kept"}
+    given |= {"progress": False} | options
+    with pytest.raises(ValueError, match=told):
+        scale.audit_at_scale(threshold=0.5, **given)
+    with pytest.raises(ValueError, match=told):
+        scale.find_threshold_at_scale(metric="equal_opportunity", **given)
+
+
+def test_columns_of_one_name_are_told(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    half = pa.array([0.5, 0.5])
+    columns = [half, half, half, pa.array([0, 1]), pa.array(["a", "b"])]
+    names = ["p_0", "p_1", "p_1", "label", "group"]
+    pq.write_table(pa.table(columns, names), tmp_path / "twice.parquet")
+    with pytest.raises(ValueError, match=r"has several columns 'p_1'"):
+        scale.audit_at_scale(tmp_path, threshold=0.5, folder=tmp_path / "kept")
+
+
+def test_two_runs_at_once_keep_their_counts_in_one_folder(tmp_path):
+    files = write(tmp_path / "data", people(0), 6)
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(scale.audit_at_scale, files, **options) for _ in range(4)]
+        tables = [run.result().table for run in runs]
+    for table in tables[1:]:
+        pd.testing.assert_frame_equal(table, tables[0])
+    assert len(list((tmp_path / "kept").glob("*.npz"))) == 6
+    assert not list((tmp_path / "kept").glob("*partial*"))
+
+
+def test_an_unknown_option_is_named(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    with pytest.raises(TypeError, match=r"found an option 'gurantee'; wanted one of"):
+        scale.find_threshold_at_scale(
+            files, metric="equal_opportunity", gurantee="fixed-sequence"
+        )
