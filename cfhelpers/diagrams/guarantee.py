@@ -134,7 +134,7 @@ def clopper_pearson_tail(k: int, n: int, level: float) -> Figure:
         upper: "the bound",
         upper + 0.35 * (1 - upper): "too large: absurd",
     }
-    fig, axes = plt.subplots(3, 1, figsize=(7.2, 4.6), sharex=True, sharey=True)
+    fig, axes = plt.subplots(3, 1, figsize=(7.2, 3.8), sharex=True, sharey=True)
     counts = np.arange(n + 1)
     for ax, (p, words) in zip(axes, shown.items(), strict=True):
         law = stats.binom(n, p)

@@ -257,7 +257,7 @@ def beta_laws(alpha: float, coverages: Mapping[int, ArrayLike]) -> Figure:
     fig, axes = plt.subplots(
         len(coverages),
         1,
-        figsize=(7.0, 1.25 * len(coverages) + 0.8),
+        figsize=(7.4, 0.95 * len(coverages) + 1.0),
         sharex=True,
         squeeze=False,
     )
