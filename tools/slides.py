@@ -33,8 +33,8 @@ body { background: #fff; }
 .reveal p { margin: 0.35em 0; }
 .reveal ul, .reveal ol { margin: 0.35em 0; padding-left: 1.1em; }
 .reveal li { margin: 0.25em 0; }
-.reveal .slides section img { display: block; margin: 0 auto; width: 100%; max-height: 600px;
-  object-fit: contain; }
+.reveal .slides section img { display: block; margin: 0 auto; width: 100%;
+  max-height: 600px; object-fit: contain; }
 .reveal .slides section:has(> p) img { max-height: 430px; }
 .reveal pre { font: 28px/1.3 monospace; background: #f4f4f4; padding: 16px;
   margin: 12px 0; white-space: pre-wrap; }
