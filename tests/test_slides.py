@@ -75,6 +75,30 @@ def test_the_pdf_has_a_page_for_each_frame(root, decks):
         assert pages == len(slides.read_deck(root / "slides" / f"{name}.md"))
 
 
+@pytest.mark.slow
+def test_no_picture_is_lost_between_two_pages_of_the_pdf(root, decks):
+    """Print styles of the framework are stronger than ours where they may be."""
+    with browser.chromium() as chromium:
+        for name in MINUTES:
+            sheet = chromium.new_page()
+            sheet.goto(f"{(decks / f'{name}.html').as_uri()}?print-pdf")
+            sheet.wait_for_selector(".pdf-page", timeout=180_000)
+            sheet.emulate_media(media="print")
+            room = sheet.evaluate(
+                """[...document.querySelectorAll(".pdf-page")].map(page => {
+                const low = page.getBoundingClientRect().bottom;
+                const pictures = [...page.querySelectorAll("img")];
+                return pictures.map(picture =>
+                    low - picture.getBoundingClientRect().bottom);
+                })"""
+            )
+            frames = slides.read_deck(root / "slides" / f"{name}.md")
+            for number, (frame, pictures) in enumerate(zip(frames, room, strict=True), 1):
+                assert len(pictures) == len(re.findall("{{(?:figure|draw)", frame.text))
+                assert all(left >= 0 for left in pictures), f"{name}, frame {number}"
+            sheet.close()
+
+
 def test_without_a_browser_the_reason_is_said(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(slides, "browser", lambda: None)
     pytest.importorskip("playwright")

@@ -30,13 +30,15 @@ body { background: #fff; }
 .reveal .slides section { text-align: left; height: 100%; box-sizing: border-box; }
 .reveal h1 { font-size: 1.9em; margin: 0.6em 0 0.4em; line-height: 1.1; }
 .reveal h2 { font-size: 1.15em; margin: 0 0 0.5em; line-height: 1.15; color: #0b4f8a; }
-.reveal p, .reveal ul, .reveal ol { margin: 0.35em 0; }
+.reveal p { margin: 0.35em 0; }
+.reveal ul, .reveal ol { margin: 0.35em 0; padding-left: 1.1em; }
 .reveal li { margin: 0.25em 0; }
-.reveal img { display: block; margin: 10px auto; width: 1180px; max-height: 540px;
-  object-fit: contain; }
+.reveal .slides section img { display: block; margin: 0 auto; width: 100%;
+  max-height: 600px; object-fit: contain; }
+.reveal .slides section:has(> p) img { max-height: 430px; }
 .reveal pre { font: 28px/1.3 monospace; background: #f4f4f4; padding: 16px;
   margin: 12px 0; white-space: pre-wrap; }
-.reveal table { font-size: 29px; border-collapse: collapse; margin: 16px auto; }
+.reveal table { font-size: 38px; border-collapse: collapse; margin: 16px auto; }
 .reveal th, .reveal td { padding: 4px 18px; border-bottom: 1px solid #bbb;
   text-align: right; }
 .reveal em { color: #555; font-size: 0.8em; }

@@ -134,7 +134,7 @@ def clopper_pearson_tail(k: int, n: int, level: float) -> Figure:
         upper: "the bound",
         upper + 0.35 * (1 - upper): "too large: absurd",
     }
-    fig, axes = plt.subplots(3, 1, figsize=(7.2, 4.6), sharex=True, sharey=True)
+    fig, axes = plt.subplots(3, 1, figsize=(7.2, 3.8), sharex=True, sharey=True)
     counts = np.arange(n + 1)
     for ax, (p, words) in zip(axes, shown.items(), strict=True):
         law = stats.binom(n, p)
@@ -148,6 +148,7 @@ def clopper_pearson_tail(k: int, n: int, level: float) -> Figure:
         ax.grid(visible=False)
     first = stats.binom(n, k / n).ppf(1e-3)
     axes[-1].set(xlim=(first - 0.5, n + 0.5))
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-1].set_xlabel(f"how many of {n} would be covered (hatched: {k} or fewer)")
     return fig
 
@@ -286,7 +287,7 @@ def sizes_by_group(sizes: pd.DataFrame, constant: float, title: str = "") -> Fig
     >>> sizes = pd.DataFrame({"base": [2.1, 2.3], "fair": [2.8, 2.6]}, index=["a", "b"])
     >>> fig = sizes_by_group(sizes, constant=3.0)
     >>> [text.get_text() for text in fig.axes[0].texts]
-    ['', '2.10', '2.80', '', '2.30', '2.60', 'constant answer: 3']
+    ['', '2.10', '2.80', '', '2.30', '2.60', ' constant answer: 3']
     >>> plt.close(fig)
     """
     fig, ax = plt.subplots(figsize=(7.2, 1.3 + 0.42 * len(sizes)))
@@ -299,11 +300,12 @@ def sizes_by_group(sizes: pd.DataFrame, constant: float, title: str = "") -> Fig
     ax.plot(sizes["base"], places, "o", color=BAD, markersize=8, label="base")
     ax.plot(sizes["fair"], places, "s", color=GOOD, markersize=8, label="fair")
     ax.axvline(constant, color="black", linestyle="--")
-    ax.text(constant, len(sizes) - 0.4, f"constant answer: {constant:g}", ha="center")
+    said = f" constant answer: {constant:g}"
+    ax.text(constant, len(sizes) - 0.4, said, ha="left")
     ax.set_yticks(places, sizes.index.astype(str).tolist())
     ax.set(ylim=(len(sizes) - 0.2, -0.7), xlabel="labels in a set, on average")
     widest = max(constant, sizes.to_numpy().max())
-    ax.set(title=title, xlim=(sizes.to_numpy().min() - 0.35, widest + 0.4))
+    ax.set(title=title, xlim=(sizes.to_numpy().min() - 0.35, widest + 0.6))
     ax.grid(visible=False, axis="y")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return fig

@@ -213,6 +213,7 @@ def _draw_groups(ax: Axes, coverages: pd.Series, counts: pd.Series, name: str) -
             ha=side,
             va="center",
             color=colour,
+            fontsize=9.5,
             fontweight="bold",
         )
     gap = f"{values[highest] - values[lowest]:.2f}".removeprefix("0")

@@ -123,7 +123,8 @@ def gap_steps(
     ax.axvline(found, color=PASSES, linewidth=2.5, label="smallest that passes")
     for number, probe in enumerate(probes, 1):
         height = heights[np.searchsorted(places, probe, side="right") - 1]
-        ax.plot(probe, height, "o", color=FAILS, markersize=7, zorder=4)
+        name = "looked at, in this order" if number == 1 else None
+        ax.plot(probe, height, "o", color=FAILS, markersize=7, zorder=4, label=name)
         ax.annotate(
             str(number),
             (probe, height),
@@ -136,7 +137,7 @@ def gap_steps(
     ax.set_xlim(places[0], last)
     word = "piece" if pieces == 1 else "pieces"
     ax.set_title(f"the thresholds that pass form {pieces} {word}")
-    fig.legend(loc="outside lower center", ncols=2)
+    fig.legend(loc="outside lower center", ncols=3)
     return fig
 
 
@@ -238,10 +239,10 @@ def price(
             where="post",
             label=name,
         )
-    ax.axhline(constant, color=FAILS)
+    ax.axhline(constant, color="black", linestyle=(0, (6, 1)))
     ax.axhline(base, color=BASE, linestyle=":")
     everything = f"{constant:.1f} = everything: the constant answer"
-    ax.text(widest, constant, everything, ha="right", va="bottom", color=FAILS)
+    ax.text(widest, constant, everything, ha="right", va="bottom")
     ax.text(0.01 * widest, base, f"{base:.2f}: the base predictor", va="bottom")
     ax.set(xlabel="largest gap allowed, c     (stricter: to the left)")
     ax.set(ylabel="labels in a set, on average", xlim=(0, widest))

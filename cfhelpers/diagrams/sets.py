@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -57,7 +59,13 @@ def client_bars(
             names[truths[place]] += " ★"
         _draw_bars(ax, row, names, cut)
         ax.set_title(titles[place])
-    fig.supxlabel("probability that the model gives")
+    meanings = []
+    if cut is not None:
+        meanings += ["blue: in the set", "dashed: the threshold"]
+    if truths is not None:
+        meanings.append("★ the true label")
+    below = "\n".join(["probability that the model gives", " · ".join(meanings)])
+    fig.supxlabel(below.rstrip(), fontsize=12)
     return fig
 
 
@@ -209,15 +217,18 @@ def aps_stairs(
     cut = np.inf if threshold is None else threshold
     colours = np.where(marks <= cut, INSIDE, OUTSIDE).tolist()
     ax.bar(places, steps, bottom=tops - steps, color=colours, alpha=0.5)
-    ax.plot(places, marks, "kD", label=f"APS score, u = {u:g}")
+    handles: list[Line2D | Patch] = []
+    handles += ax.plot(places, marks, "kD", label=f"APS score, u = {u:g}")
     if threshold is not None:
-        ax.axhline(threshold, color="black", linestyle="--", label="threshold")
+        line = ax.axhline(threshold, color="black", linestyle="--", label="threshold")
+        handles.append(line)
+        handles.append(Patch(color=INSIDE, alpha=0.5, label="in the set"))
     if label_names is None:
         label_names = [f"label {label}" for label in range(len(steps))]
     ax.set_xticks(places, [label_names[label] for label in order])
     ax.set(ylabel="probability gathered", ylim=(0, 1.05))
     ax.grid(visible=False, axis="x")
-    ax.legend(loc="lower right")
+    ax.legend(handles=handles, loc="lower right")
     return fig
 
 
@@ -246,7 +257,7 @@ def beta_laws(alpha: float, coverages: Mapping[int, ArrayLike]) -> Figure:
     fig, axes = plt.subplots(
         len(coverages),
         1,
-        figsize=(7.0, 1.25 * len(coverages) + 0.8),
+        figsize=(7.4, 0.95 * len(coverages) + 1.0),
         sharex=True,
         squeeze=False,
     )
@@ -255,9 +266,16 @@ def beta_laws(alpha: float, coverages: Mapping[int, ArrayLike]) -> Figure:
         rank = math.ceil((n + 1) * (1 - alpha) - 1e-9)
         law = stats.beta(rank, n + 1 - rank)
         low, high = law.ppf([0.05, 0.95])
-        ax.hist(observed, bins=25, density=True, color=INSIDE, alpha=0.4)
-        ax.plot(grid, law.pdf(grid), color=MISSED, linewidth=2)
-        ax.axvline(1 - alpha, color="black", linestyle=":")
+        ax.hist(
+            observed,
+            bins=25,
+            density=True,
+            color=INSIDE,
+            alpha=0.4,
+            label="calibration sets",
+        )
+        ax.plot(grid, law.pdf(grid), color=MISSED, linewidth=2, label="the Beta law")
+        ax.axvline(1 - alpha, color="black", linestyle=":", label="the target")
         ax.text(
             0.02,
             0.9,
@@ -270,4 +288,7 @@ def beta_laws(alpha: float, coverages: Mapping[int, ArrayLike]) -> Figure:
         ax.set_yticks([])
         ax.grid(visible=False)
     axes[-1, 0].set(xlabel="true coverage of one calibration set", xlim=(grid[0], 1))
+    fig.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3
+    )
     return fig
