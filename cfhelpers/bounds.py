@@ -281,6 +281,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
     edges = [0.0]
     edges += [1 - 2.0**j / n_a for j in range(40, -1, -1) if 1 - 2.0**j / n_a > 0]
     edges.append(1.0)
+    largest = -float(ndtri(listed_levels(delta)[0]))
     found = []
     for low, high in pairwise(edges):
         p_a = min(0.8 * high + 0.2 * low, 1 - 0.001 / n_a)
@@ -290,38 +291,39 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
         octaves = round(2 * math.log2(sd_a / sd_b)) / 2
         ratio = 2.0 ** min(max(octaves, -8), 6)
         cap = -ndtri(0.98 * delta) + 0.7 * (1 - high) / sd_b
+        cap = min(cap, largest)  # from there on a cap changes nothing
         alphas, betas = _steps(ratio, math.ceil(4 * cap) / 4, delta)
         found.append(Steps(low, high, alphas, betas))
     return tuple(found)
 
 
+@functools.cache
 def listed_levels(delta: float) -> np.ndarray:
-    """The levels t that a staircase of mass δ may use, ascending."""
+    """The levels t that a staircase of mass δ may use, ascending; not to be changed."""
     own = -ndtri(np.array([delta, 0.98 * delta, delta / 2]))
-    return ndtr(-np.unique([*_LISTED, *own]))[::-1]
+    levels = ndtr(-np.unique([*_LISTED, *own]))[::-1]
+    levels.flags.writeable = False
+    return levels
 
 
 @functools.cache
 def _steps(
     ratio: float, cap: float, delta: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The steps with the least margin D whose mass is at most δ, by bisection."""
+    """The steps with the least margin D whose mass is at most δ."""
     levels = listed_levels(delta).tolist()
     # z comes back from its level as 1.0000000000000002; rounded, it is within a cap of 1.
-    z = np.round(-ndtri(levels), 12).tolist()
-    while True:
-        lowest = -30.0
-        highest = 20 + 4 * ratio + cap
-        if _steps_at(highest, ratio, cap, levels, z).mass <= delta:
-            break
+    z = np.round(-ndtri(levels), 12)
+    # A step begins where D - ρ·z(α) reaches a listed z(β), so one of these is the least.
+    margins = np.unique(z[:, None] + ratio * z).tolist()
+
+    def is_valid(margin: float) -> bool:
+        return _steps_at(margin, ratio, cap, levels, z.tolist()).mass <= delta
+
+    while not is_valid(margins[-1]):
         cap += 0.25
-    while highest - lowest > _SAME:
-        middle = (lowest + highest) / 2
-        if _steps_at(middle, ratio, cap, levels, z).mass <= delta:
-            highest = middle
-        else:
-            lowest = middle
-    steps = _steps_at(highest, ratio, cap, levels, z)
+    least = margins[bisect_left(margins, True, key=is_valid)]
+    steps = _steps_at(least, ratio, cap, levels, z.tolist())
     return steps.alphas, steps.betas
 
 
