@@ -281,7 +281,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
     edges = [0.0]
     edges += [1 - 2.0**j / n_a for j in range(40, -1, -1) if 1 - 2.0**j / n_a > 0]
     edges.append(1.0)
-    largest = -float(ndtri(listed_levels(delta)[0]))
+    largest = float(-ndtri(listed_levels(delta)[0]))
     found = []
     for low, high in pairwise(edges):
         p_a = min(0.8 * high + 0.2 * low, 1 - 0.001 / n_a)
@@ -290,7 +290,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
         sd_b = math.sqrt(p_b * (1 - p_b) / n_b)
         octaves = round(2 * math.log2(sd_a / sd_b)) / 2
         ratio = 2.0 ** min(max(octaves, -8), 6)
-        cap = -ndtri(0.98 * delta) + 0.7 * (1 - high) / sd_b
+        cap = float(-ndtri(0.98 * delta)) + 0.7 * (1 - high) / sd_b
         cap = min(cap, largest)  # from there on a cap changes nothing
         alphas, betas = _steps(ratio, math.ceil(4 * cap) / 4, delta)
         found.append(Steps(low, high, alphas, betas))
@@ -393,20 +393,20 @@ def staircase_losses(
         return losses.reshape(shape[:-1])
     losses[(trials == 0).any(axis=1)] = 0.0 if is_ratio else 1.0
     levels = listed_levels(delta)
-    lower, upper = _bounds_at(levels, hits, trials, pools)
+    bounds = _CellBounds(levels, hits, trials, pools)
     for n_a, n_b, rows, in_a, in_b in _pairs_by_size(_rounded(trials)):
         # Among cells of one size, the largest upper and the smallest lower bound decide.
-        high = _largest(upper, rows, in_a)
-        low = -_largest(-lower, rows, in_b)
         # No step allows for more than the two widest bounds: most pairs end here.
+        high = bounds.largest_upper(rows, in_a, is_widest=True)
+        low = bounds.smallest_lower(rows, in_b, is_widest=True)
         widest = _loss_of_bounds(high[0], low[0], is_ratio)
-        open_rows = np.flatnonzero(widest > losses[rows])
-        if len(open_rows) == 0:
+        is_open = widest > losses[rows]
+        if not is_open.any():
             continue
-        rows = rows[open_rows]
-        loss = _loss_of_pair(
-            high[:, open_rows], low[:, open_rows], levels, n_a, n_b, delta, is_ratio
-        )
+        rows = rows[is_open]
+        high = bounds.largest_upper(rows, in_a[is_open])
+        low = bounds.smallest_lower(rows, in_b[is_open])
+        loss = _loss_of_pair(high, low, n_a, n_b, delta, is_ratio)
         losses[rows] = np.maximum(losses[rows], loss)
     return losses.reshape(shape[:-1])
 
@@ -419,13 +419,6 @@ def _loss_of_bounds(high: np.ndarray, low: np.ndarray, is_ratio: bool) -> np.nda
     if is_ratio:
         return -np.divide(low, high, out=np.ones_like(low), where=high > 0)
     return high - low
-
-
-def _largest(bounds: np.ndarray, rows: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The largest bound among the members (rows, groups), at every level and row."""
-    groups = np.flatnonzero(members.any(axis=0))
-    of_rows = bounds[:, rows[:, None], groups]
-    return np.where(members[:, groups], of_rows, -np.inf).max(axis=2)
 
 
 def _pairs_by_size(
@@ -484,7 +477,7 @@ def full_losses(
     if len(sizes) > 1:
         losses[sizes == 0] = 0.0 if is_ratio else 1.0
     levels = listed_levels(delta)
-    lower, _ = _bounds_at(levels, sizes, sizes, pools)
+    lower, _ = _CellBounds(levels, sizes, sizes, pools).at_all_levels()
     rounded = _rounded(sizes)
     for n_a in np.unique(rounded[rounded > 0]):
         for n_b in np.unique(rounded[rounded > 0]):
@@ -492,7 +485,7 @@ def full_losses(
                 continue
             of_b = np.flatnonzero(rounded == n_b)
             upper = np.ones((len(levels), len(of_b)))
-            loss = _loss_of_pair(upper, lower[:, of_b], levels, n_a, n_b, delta, is_ratio)
+            loss = _loss_of_pair(upper, lower[:, of_b], n_a, n_b, delta, is_ratio)
             losses[of_b] = np.maximum(losses[of_b], loss)
     return losses
 
@@ -506,7 +499,6 @@ def equal_full_loss(n: int, delta: float, is_ratio: bool = False) -> float:
 def _loss_of_pair(
     upper: np.ndarray,
     lower: np.ndarray,
-    levels: np.ndarray,
     n_a: float,
     n_b: float,
     delta: float,
@@ -518,13 +510,25 @@ def _loss_of_pair(
     `upper` and `lower` hold the bounds of groups a and b at every level (levels, rows).
     """
     loss = np.full(upper.shape[1], -np.inf)
-    for steps in staircase(float(n_a), float(n_b), delta):
-        u = upper[np.searchsorted(levels, steps.alphas)]
-        low = lower[np.searchsorted(levels, steps.betas)]
-        values = _loss_of_bounds(np.minimum(u, steps.high), low, is_ratio)
-        counts = u >= steps.low
-        loss = np.maximum(loss, np.where(counts, values, -np.inf).max(axis=0))
+    for low, high, at_alphas, at_betas in _placed_staircase(n_a, n_b, delta):
+        u = upper[at_alphas]
+        values = _loss_of_bounds(np.minimum(u, high), lower[at_betas], is_ratio)
+        loss = np.maximum(loss, np.where(u >= low, values, -np.inf).max(axis=0))
     return loss
+
+
+@functools.cache
+def _placed_staircase(
+    n_a: float, n_b: float, delta: float
+) -> tuple[tuple[float, float, np.ndarray, np.ndarray], ...]:
+    """A staircase whose alphas and betas are places in the listed levels."""
+    levels = listed_levels(delta)
+    found = []
+    for steps in staircase(float(n_a), float(n_b), delta):
+        at_alphas = np.searchsorted(levels, steps.alphas)
+        at_betas = np.searchsorted(levels, steps.betas)
+        found.append((steps.low, steps.high, at_alphas, at_betas))
+    return tuple(found)
 
 
 def _rounded(sizes: np.ndarray) -> np.ndarray:
@@ -539,26 +543,87 @@ def next_staircase(n: int) -> int:
     return math.floor(2 ** (octaves + 1 / 8)) + 1
 
 
-def _bounds_at(
-    levels: np.ndarray, hits: np.ndarray, trials: np.ndarray, pools: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds of every cell at every level (levels, …, groups).
+class _CellBounds:
+    """Bounds of cells (…, groups) at every level.
 
-    Each distinct cell is bounded once for every level.
+    Each distinct cell is bounded once: at the first level, which has the widest bounds,
+    from the start, and at the others when it is asked for.
     """
-    whole = trials if pools is None else pools
-    cells, place = np.unique(
-        np.stack([hits.ravel(), trials.ravel(), whole.ravel()]),
-        axis=1,
-        return_inverse=True,
-    )
-    k, n, size = cells
-    place = place.reshape(hits.shape)
-    if pools is None:
-        lower, upper = _beta_quantiles(k, n, levels[:, None])
-        return lower[:, place], upper[:, place]
-    lower = np.empty((len(levels), len(k)))
-    upper = np.empty((len(levels), len(k)))
-    for at, level in enumerate(levels):
-        lower[at], upper[at] = hypergeometric_bounds(k, n, size, level)
-    return lower[:, place], upper[:, place]
+
+    def __init__(
+        self,
+        levels: np.ndarray,
+        hits: np.ndarray,
+        trials: np.ndarray,
+        pools: np.ndarray | None,
+    ) -> None:
+        whole = trials if pools is None else pools
+        self.cells, place = np.unique(
+            np.stack([hits.ravel(), trials.ravel(), whole.ravel()]),
+            axis=1,
+            return_inverse=True,
+        )
+        self.place = place.reshape(hits.shape)
+        self.levels = levels
+        self.has_pools = pools is not None
+        n_cells = self.cells.shape[1]
+        self.lower = np.ones((len(levels), n_cells))
+        self.upper = np.ones((len(levels), n_cells))
+        self.lower[:1], self.upper[:1] = self._bounds(slice(None), levels[:1])
+        self.is_bounded = np.zeros(n_cells, bool)
+
+    def largest_upper(
+        self, rows: np.ndarray, members: np.ndarray, is_widest: bool = False
+    ) -> np.ndarray:
+        """The largest upper bound of the members (rows, groups): (levels, rows).
+
+        The widest is that of the first level alone.
+        """
+        cells, is_in = self._members(rows, members, is_widest)
+        bounds = self.upper[:1] if is_widest else self.upper
+        return np.where(is_in, bounds[:, cells], -np.inf).max(axis=2)
+
+    def smallest_lower(
+        self, rows: np.ndarray, members: np.ndarray, is_widest: bool = False
+    ) -> np.ndarray:
+        """The smallest lower bound of the members, likewise."""
+        cells, is_in = self._members(rows, members, is_widest)
+        bounds = self.lower[:1] if is_widest else self.lower
+        return np.where(is_in, bounds[:, cells], np.inf).min(axis=2)
+
+    def at_all_levels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of all cells (levels, …, groups)."""
+        self._bound(self.place)
+        return self.lower[:, self.place], self.upper[:, self.place]
+
+    def _members(
+        self, rows: np.ndarray, members: np.ndarray, is_widest: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct cells of the groups with a member (rows, groups), and who is one."""
+        groups = np.flatnonzero(members.any(axis=0))
+        is_member = members[:, groups]
+        cells = self.place[rows[:, None], groups]
+        if not is_widest:
+            self._bound(cells[is_member])
+        return cells, is_member
+
+    def _bound(self, cells: np.ndarray) -> None:
+        """Have bounds of these distinct cells at every level."""
+        new = np.unique(cells[~self.is_bounded[cells]])
+        if len(new) == 0:
+            return
+        self.lower[1:, new], self.upper[1:, new] = self._bounds(new, self.levels[1:])
+        self.is_bounded[new] = True
+
+    def _bounds(
+        self, cells: np.ndarray | slice, levels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of distinct cells (levels, cells)."""
+        k, n, whole = self.cells[:, cells]
+        if not self.has_pools:
+            return _beta_quantiles(k, n, levels[:, None])
+        lower = np.empty((len(levels), len(k)))
+        upper = np.empty((len(levels), len(k)))
+        for at, level in enumerate(levels):
+            lower[at], upper[at] = hypergeometric_bounds(k, n, whole, level)
+        return lower, upper
