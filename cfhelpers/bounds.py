@@ -282,6 +282,7 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
     edges = [0.0]
     edges += [1 - 2.0**j / n_a for j in range(40, -1, -1) if 1 - 2.0**j / n_a > 0]
     edges.append(1.0)
+    largest = float(-ndtri(listed_levels(delta)[0]))
     found = []
     for low, high in pairwise(edges):
         p_a = min(0.8 * high + 0.2 * low, 1 - 0.001 / n_a)
@@ -290,39 +291,40 @@ def staircase(n_a: float, n_b: float, delta: float) -> tuple[Steps, ...]:
         sd_b = math.sqrt(p_b * (1 - p_b) / n_b)
         octaves = round(2 * math.log2(sd_a / sd_b)) / 2
         ratio = 2.0 ** min(max(octaves, -8), 6)
-        cap = -ndtri(0.98 * delta) + 0.7 * (1 - high) / sd_b
+        cap = float(-ndtri(0.98 * delta)) + 0.7 * (1 - high) / sd_b
+        cap = min(cap, largest)  # from there on a cap changes nothing
         alphas, betas = _steps(ratio, math.ceil(4 * cap) / 4, delta)
         found.append(Steps(low, high, alphas, betas))
     return tuple(found)
 
 
+@functools.cache
 def listed_levels(delta: float) -> np.ndarray:
-    """The levels t that a staircase of mass δ may use, ascending."""
+    """The levels t that a staircase of mass δ may use, ascending; not to be changed."""
     own = -ndtri(np.array([delta, 0.98 * delta, delta / 2]))
-    return ndtr(-np.unique([*_LISTED, *own]))[::-1]
+    levels = ndtr(-np.unique([*_LISTED, *own]))[::-1]
+    levels.flags.writeable = False
+    return levels
 
 
 @functools.cache
 def _steps(
     ratio: float, cap: float, delta: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The steps with the least margin D whose mass is at most δ, by bisection."""
+    """The steps with the least margin D whose mass is at most δ."""
     levels = listed_levels(delta).tolist()
     # z comes back from its level as 1.0000000000000002; rounded, it is within a cap of 1.
-    z = np.round(-ndtri(levels), 12).tolist()
-    while True:
-        lowest = -30.0
-        highest = 20 + 4 * ratio + cap
-        if _steps_at(highest, ratio, cap, levels, z).mass <= delta:
-            break
+    z = np.round(-ndtri(levels), 12)
+    # A step begins where D - ρ·z(α) reaches a listed z(β), so one of these is the least.
+    margins = np.unique(z[:, None] + ratio * z).tolist()
+
+    def is_valid(margin: float) -> bool:
+        return _steps_at(margin, ratio, cap, levels, z.tolist()).mass <= delta
+
+    while not is_valid(margins[-1]):
         cap += 0.25
-    while highest - lowest > _SAME:
-        middle = (lowest + highest) / 2
-        if _steps_at(middle, ratio, cap, levels, z).mass <= delta:
-            highest = middle
-        else:
-            lowest = middle
-    steps = _steps_at(highest, ratio, cap, levels, z)
+    least = margins[bisect_left(margins, True, key=is_valid)]
+    steps = _steps_at(least, ratio, cap, levels, z.tolist())
     return steps.alphas, steps.betas
 
 
@@ -392,20 +394,20 @@ def staircase_losses(
         return losses.reshape(shape[:-1])
     losses[(trials == 0).any(axis=1)] = 0.0 if is_ratio else 1.0
     levels = listed_levels(delta)
-    lower, upper = _bounds_at(levels, hits, trials, pools)
+    bounds = _CellBounds(levels, hits, trials, pools)
     for n_a, n_b, rows, in_a, in_b in _pairs_by_size(_rounded(trials)):
         # Among cells of one size, the largest upper and the smallest lower bound decide.
-        high = _largest(upper, rows, in_a)
-        low = -_largest(-lower, rows, in_b)
         # No step allows for more than the two widest bounds: most pairs end here.
+        high = bounds.largest_upper(rows, in_a, is_widest=True)
+        low = bounds.smallest_lower(rows, in_b, is_widest=True)
         widest = _loss_of_bounds(high[0], low[0], is_ratio)
-        open_rows = np.flatnonzero(widest > losses[rows])
-        if len(open_rows) == 0:
+        is_open = widest > losses[rows]
+        if not is_open.any():
             continue
-        rows = rows[open_rows]
-        loss = _loss_of_pair(
-            high[:, open_rows], low[:, open_rows], n_a, n_b, delta, is_ratio
-        )
+        rows = rows[is_open]
+        high = bounds.largest_upper(rows, in_a[is_open])
+        low = bounds.smallest_lower(rows, in_b[is_open])
+        loss = _loss_of_pair(high, low, n_a, n_b, delta, is_ratio)
         losses[rows] = np.maximum(losses[rows], loss)
     return losses.reshape(shape[:-1])
 
@@ -418,13 +420,6 @@ def _loss_of_bounds(high: np.ndarray, low: np.ndarray, is_ratio: bool) -> np.nda
     if is_ratio:
         return -np.divide(low, high, out=np.ones_like(low), where=high > 0)
     return high - low
-
-
-def _largest(bounds: np.ndarray, rows: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The largest bound among the members (rows, groups), at every level and row."""
-    groups = np.flatnonzero(members.any(axis=0))
-    of_rows = bounds[:, rows[:, None], groups]
-    return np.where(members[:, groups], of_rows, -np.inf).max(axis=2)
 
 
 def _pairs_by_size(
@@ -483,7 +478,7 @@ def full_losses(
     if len(sizes) > 1:
         losses[sizes == 0] = 0.0 if is_ratio else 1.0
     levels = listed_levels(delta)
-    lower, _ = _bounds_at(levels, sizes, sizes, pools)
+    lower, _ = _CellBounds(levels, sizes, sizes, pools).at_all_levels()
     rounded = _rounded(sizes)
     for n_a in np.unique(rounded[rounded > 0]):
         for n_b in np.unique(rounded[rounded > 0]):
@@ -561,26 +556,87 @@ def next_staircase(n: int) -> int:
     return math.floor(2 ** (octaves + 1 / 8)) + 1
 
 
-def _bounds_at(
-    levels: np.ndarray, hits: np.ndarray, trials: np.ndarray, pools: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds of every cell at every level (levels, …, groups).
+class _CellBounds:
+    """Bounds of cells (…, groups) at every level.
 
-    Each distinct cell is bounded once for every level.
+    Each distinct cell is bounded once: at the first level, which has the widest bounds,
+    from the start, and at the others when it is asked for.
     """
-    whole = trials if pools is None else pools
-    cells, place = np.unique(
-        np.stack([hits.ravel(), trials.ravel(), whole.ravel()]),
-        axis=1,
-        return_inverse=True,
-    )
-    k, n, size = cells
-    place = place.reshape(hits.shape)
-    if pools is None:
-        lower, upper = _beta_quantiles(k, n, levels[:, None])
-        return lower[:, place], upper[:, place]
-    lower = np.empty((len(levels), len(k)))
-    upper = np.empty((len(levels), len(k)))
-    for at, level in enumerate(levels):
-        lower[at], upper[at] = hypergeometric_bounds(k, n, size, level)
-    return lower[:, place], upper[:, place]
+
+    def __init__(
+        self,
+        levels: np.ndarray,
+        hits: np.ndarray,
+        trials: np.ndarray,
+        pools: np.ndarray | None,
+    ) -> None:
+        whole = trials if pools is None else pools
+        self.cells, place = np.unique(
+            np.stack([hits.ravel(), trials.ravel(), whole.ravel()]),
+            axis=1,
+            return_inverse=True,
+        )
+        self.place = place.reshape(hits.shape)
+        self.levels = levels
+        self.has_pools = pools is not None
+        n_cells = self.cells.shape[1]
+        self.lower = np.ones((len(levels), n_cells))
+        self.upper = np.ones((len(levels), n_cells))
+        self.lower[:1], self.upper[:1] = self._bounds(slice(None), levels[:1])
+        self.is_bounded = np.zeros(n_cells, bool)
+
+    def largest_upper(
+        self, rows: np.ndarray, members: np.ndarray, is_widest: bool = False
+    ) -> np.ndarray:
+        """The largest upper bound of the members (rows, groups): (levels, rows).
+
+        The widest is that of the first level alone.
+        """
+        cells, is_in = self._members(rows, members, is_widest)
+        bounds = self.upper[:1] if is_widest else self.upper
+        return np.where(is_in, bounds[:, cells], -np.inf).max(axis=2)
+
+    def smallest_lower(
+        self, rows: np.ndarray, members: np.ndarray, is_widest: bool = False
+    ) -> np.ndarray:
+        """The smallest lower bound of the members, likewise."""
+        cells, is_in = self._members(rows, members, is_widest)
+        bounds = self.lower[:1] if is_widest else self.lower
+        return np.where(is_in, bounds[:, cells], np.inf).min(axis=2)
+
+    def at_all_levels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of all cells (levels, …, groups)."""
+        self._bound(self.place)
+        return self.lower[:, self.place], self.upper[:, self.place]
+
+    def _members(
+        self, rows: np.ndarray, members: np.ndarray, is_widest: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct cells of the groups with a member (rows, groups), and who is one."""
+        groups = np.flatnonzero(members.any(axis=0))
+        is_member = members[:, groups]
+        cells = self.place[rows[:, None], groups]
+        if not is_widest:
+            self._bound(cells[is_member])
+        return cells, is_member
+
+    def _bound(self, cells: np.ndarray) -> None:
+        """Have bounds of these distinct cells at every level."""
+        new = np.unique(cells[~self.is_bounded[cells]])
+        if len(new) == 0:
+            return
+        self.lower[1:, new], self.upper[1:, new] = self._bounds(new, self.levels[1:])
+        self.is_bounded[new] = True
+
+    def _bounds(
+        self, cells: np.ndarray | slice, levels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of distinct cells (levels, cells)."""
+        k, n, whole = self.cells[:, cells]
+        if not self.has_pools:
+            return _beta_quantiles(k, n, levels[:, None])
+        lower = np.empty((len(levels), len(k)))
+        upper = np.empty((len(levels), len(k)))
+        for at, level in enumerate(levels):
+            lower[at], upper[at] = hypergeometric_bounds(k, n, whole, level)
+        return lower, upper

@@ -292,7 +292,7 @@ REFUSED = {
     ),
     "a damaged gzip": ("a.gz", gzip.compress(PLAIN_CSV)[:60], {}, "damaged"),
     "a damaged parquet": ("a.parquet", b"PAR1 and no more", {}, "cannot be read"),
-    "an old workbook": ("a.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 99, {}, "a.xls "),
+    "an old workbook": ("a.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 99, {}, "a.xls is an Ex"),
     "a pickle": ("a.pkl", b"\x80\x04", {}, "a pickle file; CSV, parquet, feather and"),
     "an SPSS file": ("a.sav", b"$FL2", {}, "an SPSS file; CSV"),
     "JSON": ("a.txt", json.dumps({"a": 1}).encode(), {}, "looks like a JSON file"),
@@ -472,13 +472,74 @@ def test_a_file_is_refused_in_one_sentence(tmp_path, name, content, options, mes
     assert "\n" not in str(caught.value) and "Traceback" not in str(caught.value)
 
 
-def test_a_workbook_is_read_or_names_what_it_needs(tmp_path, monkeypatch):
-    path = tmp_path / "a.xlsx"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("xl/workbook.xml", "")
-    monkeypatch.setattr(pd, "read_excel", lambda file, **options: BOTH.astype(object))
-    [one] = audit_file(path, **HALF).audits.values()
+def workbook(path, **sheets):
+    """A real Excel file; a sheet is a table, or a list of rows."""
+    with pd.ExcelWriter(path, engine="openpyxl") as writer:
+        for name, content in sheets.items():
+            is_table = isinstance(content, pd.DataFrame)
+            table = content if is_table else pd.DataFrame(content, dtype=object)
+            table.to_excel(writer, sheet_name=name, index=False, header=is_table)
+    return path
+
+
+def shares_of(path, **options):
+    """The two shares of the usual people, and how the file was read."""
+    found = audit_file(path, **HALF, **options)
+    [one] = found.audits.values()
     assert one.table["coverage"].tolist() == [0.8, 0.4]
+    return found
+
+
+def test_a_workbook_is_read(tmp_path):
+    shares_of(workbook(tmp_path / "a.xlsx", Data=BOTH))
+    as_text = BOTH.assign(y=BOTH["y"].astype(str), p_1=BOTH["p_1"].astype(str))
+    as_text["p_1"] = as_text["p_1"].str.replace(".", ",")
+    found = shares_of(workbook(tmp_path / "text.xlsx", Data=as_text))
+    assert "Decimal commas are read as points." in found.reading
+
+
+def test_a_workbook_with_several_sheets_says_which_was_read(tmp_path):
+    about = pd.DataFrame({"about": ["predictions of May"]})
+    path = workbook(tmp_path / "a.xlsx", Notes=about, May=BOTH)
+    assert "The sheet 'May' was read; 'Notes' was not." in shares_of(path).reading
+    path = workbook(tmp_path / "b.xlsx", May=BOTH, June=BOTH.head(9))
+    [sentence] = [text for text in shares_of(path).reading if "sheet" in text]
+    assert sentence == (
+        "The sheet 'May' was read; 'June' was not. "
+        "To audit another, save it as a file of its own."
+    )
+
+
+def test_a_title_and_empty_rows_of_a_sheet_are_left_out(tmp_path):
+    people_of_it = [list(row) for row in BOTH.itertuples(index=False)]
+    table = [list(BOTH.columns), *people_of_it[:4], [], *people_of_it[4:], [" "]]
+    rows = [["Predictions"], [], *table]
+    wide = [row + [None] * (len(BOTH.columns) - len(row)) for row in rows]
+    path = workbook(tmp_path / "a.xlsx", Data=wide)
+    reading = shares_of(path).reading
+    assert "The line 'Predictions' above the names was left out." in reading
+    assert "1 empty row of the sheet left out." in reading
+
+
+def test_days_and_numbers_of_a_workbook_are_groups_as_they_are_shown(tmp_path):
+    days = {"a": pd.Timestamp(2024, 1, 1), "b": pd.Timestamp(2025, 1, 1)}
+    dated = BOTH.assign(group=BOTH["group"].map(days))
+    found = shares_of(workbook(tmp_path / "a.xlsx", Data=dated))
+    assert found.groups["group"].names == ["2024-01-01", "2025-01-01"]
+    for codes in (["007", "7"], [7, 8]):
+        coded = BOTH.assign(group=BOTH["group"].map(dict(zip("ab", codes, strict=True))))
+        found = shares_of(workbook(tmp_path / "b.xlsx", Data=coded))
+        assert found.groups["group"].names == [str(code) for code in codes]
+
+
+def test_a_workbook_without_predictions_is_refused(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", Empty=[[]])
+    with pytest.raises(ValueError, match=r"^a\.xlsx cannot be read: no sheet holds a he"):
+        audit_file(path, **HALF)
+
+
+def test_a_workbook_names_what_it_needs(tmp_path, monkeypatch):
+    path = workbook(tmp_path / "a.xlsx", Data=BOTH)
 
     def is_absent(file, **options):
         raise ImportError("Missing optional dependency 'openpyxl'")

@@ -22,6 +22,7 @@ from typing import Any
 import pandas as pd
 
 from cfhelpers.auditing.words import counted, harmless
+from cfhelpers.auditing.workbook import workbook_frame
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 COMMENT_MARKS = ("#", "%", "//")
@@ -29,7 +30,7 @@ READABLE = "CSV, parquet, feather and Excel files can be read"
 MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "feather",
-    b"\xd0\xcf\x11\xe0": "excel",
+    b"\xd0\xcf\x11\xe0": "old excel",
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
@@ -58,7 +59,7 @@ REFUSED = {
 NEEDS = {
     "parquet": "pyarrow: pip install 'cfhelpers[data]'",
     "feather": "pyarrow: pip install 'cfhelpers[data]'",
-    "excel": "openpyxl: pip install openpyxl, or save it as CSV",
+    "excel": "openpyxl: pip install 'cfhelpers[report]', or save it as CSV",
     "zstd": "zstandard: pip install zstandard, or unpack the file",
 }
 DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -123,9 +124,7 @@ def _frame(
     readers: dict[str, Callable[[Any], pd.DataFrame]] = {
         "parquet": lambda file: pd.read_parquet(file),
         "feather": lambda file: pd.read_feather(file),
-        "excel": lambda file: pd.read_excel(
-            file, dtype=object, keep_default_na=False, na_values=[""]
-        ),
+        "excel": lambda file: workbook_frame(file.getvalue(), notes),
     }
     try:
         frame = readers[form](io.BytesIO(data))
@@ -187,7 +186,10 @@ def _member_of_zip(name: str, data: bytes, notes: list[str]) -> tuple[str, bytes
         raise ValueError(f"{name} cannot be read: it is damaged (zip)") from None
     members = [each for each in archive.namelist() if not each.endswith("/")]
     if any(each.startswith("xl/") for each in members):
-        return f"{name}.xlsx", data
+        is_named_so = SUFFIXES.get(Path(name).suffix.lower()) == "excel"
+        return (name if is_named_so else f"{name}.xlsx"), data
+    if "content.xml" in members:
+        raise ValueError(f"{name} is an OpenDocument file; save it as CSV")
     members = [each for each in members if not each.startswith("__MACOSX/")]
     if len(members) != 1:
         raise ValueError(
@@ -207,8 +209,13 @@ def _form_of(name: str, data: bytes) -> str:
     """What the bytes hold: text, parquet, feather or excel; else a ValueError."""
     suffix = Path(name).suffix.lower()
     form = _magic_of(data)
-    if form in ("parquet", "feather", "excel"):
+    if form in ("parquet", "feather"):
         return form
+    if form == "old excel":
+        raise ValueError(
+            f"{name} is an Excel file of the old kind (.xls), or one with a password; "
+            "save it as .xlsx without a password, or as CSV"
+        )
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     if suffix in REFUSED:
