@@ -185,7 +185,7 @@ class Monitor:
         self.positive_labels: list[Any] | None = None
         self._asked_labels = positive_labels
         if self.label_names is not None:
-            self._set_labels(self.label_names)
+            self.positive_labels = self._positive_names(self.label_names)
         self.batches: list[str] = []
         self.looks: list[Look] = []
         self._tallies: dict[int, Shares] = {}  # counts of every window that has some
@@ -227,32 +227,25 @@ class Monitor:
         """
         if batch is not None and batch in self.batches:
             raise ValueError(f"batch: found {batch!r} again; these people are counted")
-        names = self.label_names
-        own_names = column_names(sets)
-        if names is not None and own_names is not None and own_names != names:
-            sets = _in_order(sets, own_names, names)
-        sets = as_sets(sets)
-        n, n_classes = sets.shape
-        if names is None:
-            names = own_names or list(range(n_classes))
-        if len(names) != n_classes:
-            raise ValueError(f"sets: found {n_classes} columns; wanted one per {names}")
+        served, names = self._checked_sets(sets)
+        n = len(served)
         true_labels = self._true_labels(y, names, n)
         people = as_groups(groups, n)
         self._check_groups(people)
         people = self._in_own_order(people)
         places, last_date = self._places(date, n)
-        if self.positive_labels is None:
-            self._set_labels(names)
-        labels = [names.index(label) for label in self.positive_labels or []]
+        positive = self._positive_names(names)
+        labels = [names.index(label) for label in positive]
         found = {}
         for place in np.unique(places).tolist():
             rows = np.flatnonzero(places == place)
             counts = CellCounts.from_sets(
-                sets[rows], true_labels[rows], people.take(rows), self.metric, labels
+                served[rows], true_labels[rows], people.take(rows), self.metric, labels
             )
             found[place] = counts.shares(self.metric, labels)
         # Nothing can fail from here on: the people count all, or not at all.
+        self.label_names = names
+        self.positive_labels = positive
         self._names = people.names
         self._people += n
         for place, shares in found.items():
@@ -262,12 +255,25 @@ class Monitor:
         self._note_look(last_date)
         return self
 
-    def _set_labels(self, names: list[Any]) -> None:
-        """Fix the labels, and which of them are compared."""
-        names = _plain_names(names)
-        chosen = positive_codes(self._asked_labels, names)
-        self.label_names = names
-        self.positive_labels = [names[place] for place in chosen]
+    def _checked_sets(self, sets: ArrayLike) -> tuple[np.ndarray, list[Any]]:
+        """Sets with columns in the order of the labels, and the labels' names."""
+        names = self.label_names
+        own_names = column_names(sets)
+        if names is not None and own_names is not None and own_names != names:
+            sets = _in_order(sets, own_names, names)
+        served = as_sets(sets)
+        n_classes = served.shape[1]
+        if names is None:
+            names = _plain_names(own_names or range(n_classes))
+        if len(names) != n_classes:
+            raise ValueError(f"sets: found {n_classes} columns; wanted one per {names}")
+        return served, names
+
+    def _positive_names(self, names: list[Any]) -> list[Any]:
+        """The labels that are compared: fixed already, or as they were asked for."""
+        if self.positive_labels is not None:
+            return self.positive_labels
+        return [names[place] for place in positive_codes(self._asked_labels, names)]
 
     def _true_labels(self, y: ArrayLike | None, names: list[Any], n: int) -> np.ndarray:
         """True labels as places; zeros where the metric does not look at them."""
@@ -500,11 +506,9 @@ class Monitor:
             raise ValueError(f"other: found {type(other).__name__}; wanted a Monitor")
         mine = self.to_dict()
         theirs = other.to_dict()
-        names = list(OPTIONS)
-        if self._tallies and other._tallies:
-            names += LABEL_OPTIONS
-        for name in names:
-            if mine[name] != theirs[name]:
+        for name in (*OPTIONS, *LABEL_OPTIONS):
+            is_open = name in LABEL_OPTIONS and None in (mine[name], theirs[name])
+            if mine[name] != theirs[name] and not is_open:
                 raise ValueError(
                     f"{name}: found {mine[name]!r} in one monitor and {theirs[name]!r} "
                     "in the other; wanted the same"
@@ -594,18 +598,27 @@ class Monitor:
             windows=state["windows"],
         )
         monitor._names = _names_from_json(state["groups"]) or []
-        monitor._people = state["people"]
+        people = state["people"]
+        if not isinstance(people, int) or people < 0:
+            raise ValueError(f"people: found {people!r}; wanted how many were counted")
+        monitor._people = people
         monitor.batches = list(state["batches"])
-        monitor.looks = [Look.from_row(row) for row in state["looks"]]
+        for row in state["looks"]:
+            if len(row) != len(LOOK_COLUMNS):
+                raise ValueError(f"looks: found {row!r}; wanted {LOOK_COLUMNS}")
+            monitor.looks.append(Look.from_row(row))
         for window, counts in state["counts"].items():
             monitor._tallies[int(window)] = monitor._shares_from(counts)
         return monitor
 
     def _shares_from(self, counts: Mapping[str, Any]) -> Shares:
         """Counts of one window from the state, checked."""
-        arrays: dict[str, Any] = {
-            name: np.asarray(counts[name], np.int64) for name in COUNTS
-        }
+        arrays: dict[str, Any] = {}
+        for name in COUNTS:
+            found = np.asarray(counts[name])
+            if found.dtype.kind != "i":
+                raise ValueError(f"counts: found {name} that are no integers")
+            arrays[name] = found.astype(np.int64)
         wanted = (len(self._names),)
         trials = arrays["trials"]
         hits = arrays["hits"]

@@ -3,19 +3,23 @@
 import argparse
 import hashlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from cfhelpers._checks import plain
+from cfhelpers.auditing.grouping import BETWEEN_COLUMNS, as_text
 from cfhelpers.auditing.reading import (
+    IS_TRUE,
     PREFIXES,
     SCORES,
     SETS,
     USUAL_NAMES,
     list_items,
-    load_predictions,
+    named_columns,
     read_table,
 )
 from cfhelpers.auditing.verdicts import BEYOND, WITHIN
@@ -68,9 +72,10 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """0: done, 1: the gate says no, 2: a file or an option is wrong."""
     try:
-        monitor = _monitor(options)
-        if options.new is not None:
-            _count(monitor, options)
+        new = None if options.new is None else _People.of(options)
+        monitor = _monitor(options, new)
+        if new is not None:
+            _count(monitor, new, options)
         if options.merge is not None:
             monitor = monitor.merge(Monitor.load(options.merge, monitor.metric))
         if options.picture is not None:
@@ -95,35 +100,77 @@ def _is_stopped(monitor: Monitor, gate: str | None) -> bool:
     return False
 
 
-def _monitor(options: argparse.Namespace) -> Monitor:
+@dataclass(frozen=True)
+class _People:
+    """A file of new people, and what it holds by the options."""
+
+    frame: pd.DataFrame
+    sets: pd.DataFrame  # columns are the labels
+    groups: np.ndarray
+    batch: str
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "_People":
+        """The people of the file that the options name."""
+        frame = read_table(options.new)
+        batch = hashlib.sha256(options.new.read_bytes()).hexdigest()[:16]
+        return cls(frame, _sets(frame, options), _groups(frame, options), batch)
+
+    @property
+    def label_names(self) -> list[Any]:
+        return self.sets.columns.tolist()
+
+    def labels(self, option: str) -> np.ndarray:
+        """True labels by their names; a row without one is refused."""
+        [column] = _columns(self.frame, option, "label")[:1] or [""]
+        if not column:
+            listed = ", ".join(map(str, self.frame.columns))
+            raise ValueError(f"label: name the column of true labels, one of {listed}")
+        texts = as_text(self.frame[column], "label").astype(object)
+        by_text = {str(name): name for name in self.label_names}
+        if set(by_text) == {"0", "1"}:
+            texts = texts.map(lambda text: IS_TRUE.get(str(text).lower(), text))
+        wanted = f"one of {', '.join(by_text)}"
+        _refuse_first(~texts.isin(list(by_text)), self.frame[column], wanted)
+        return np.array([by_text[text] for text in texts], object)
+
+
+def _monitor(options: argparse.Namespace, new: _People | None) -> Monitor:
     """The monitor of the state, or a new one; options must agree with the state."""
     if not options.state.exists():
-        if options.new is None:
+        if new is None:
             raise ValueError(
                 f"{options.state}: there is no such state; wanted a file too"
             )
-        return _new_monitor(options)
+        return _new_monitor(options, new)
     monitor = Monitor.load(options.state)
     asked = {
         "metric": options.metric,
         "closeness": options.closeness,
         "confidence": options.confidence,
-        "declared": None if options.declared is None else list_items(options.declared),
-        "windows": None if options.windows is None else list_items(options.windows),
-        "positive_labels": options.positive_labels
-        and list_items(options.positive_labels),
+        "declared": _items(options.declared),
+        "windows": _items(options.windows),
+        "positive_labels": _items(options.positive_labels),
     }
     state = monitor.to_dict()
     for name, value in asked.items():
-        if value is not None and value != state[name]:
+        known = state[name]
+        if isinstance(known, list):
+            known = [str(each) for each in known]
+        if value is not None and value != known:
             raise ValueError(
-                f"{name}: found {value!r}; the state was made with {state[name]!r}, and "
+                f"{name}: found {value!r}; the state was made with {known!r}, and "
                 "a promise needs one choice from the start"
             )
     return monitor
 
 
-def _new_monitor(options: argparse.Namespace) -> Monitor:
+def _items(text: str | None) -> list[str] | None:
+    """The items of an option; None where it was not given."""
+    return None if text is None else list_items(text)
+
+
+def _new_monitor(options: argparse.Namespace, new: _People) -> Monitor:
     """A monitor by the options of the first call."""
     chosen: dict[str, Any] = {}
     if options.confidence is not None:
@@ -131,84 +178,114 @@ def _new_monitor(options: argparse.Namespace) -> Monitor:
     if options.declared is not None:
         chosen["groups"] = list_items(options.declared)
     if options.positive_labels is not None:
-        chosen["positive_labels"] = list_items(options.positive_labels)
+        by_text = {str(name): name for name in new.label_names}
+        items = list_items(options.positive_labels)
+        chosen["positive_labels"] = [by_text.get(item, item) for item in items]
     if options.windows is not None:
         chosen["windows"] = list_items(options.windows)
     metric = options.metric or "equal_opportunity"
     return Monitor(get_metric(metric), options.closeness, **chosen)
 
 
-def _count(monitor: Monitor, options: argparse.Namespace) -> None:
+def _count(monitor: Monitor, new: _People, options: argparse.Namespace) -> None:
     """Count the people of the file, which may not be counted twice."""
-    frame = read_table(options.new)
-    batch = hashlib.sha256(options.new.read_bytes()).hexdigest()[:16]
-    if batch in monitor.batches:
+    if new.batch in monitor.batches:
         raise ValueError(f"{options.new.name} was counted before; nobody may count twice")
     date = options.date
-    if date is not None and date in frame.columns:
-        date = frame[date]
-    has_label = bool(options.label) or _usual(frame, "label") is not None
-    if monitor.metric.needs_labels or has_label:
-        sets, y, groups = _with_labels(options)
-    else:
-        sets, y, groups = _without_labels(frame, options)
-    monitor.update(sets, y, groups, date=date, batch=batch)
+    if date is not None and date in new.frame.columns:
+        date = new.frame[date]
+    y = None
+    if monitor.metric.needs_labels:
+        y = new.labels(options.label)
+    monitor.update(new.sets, y, new.groups, date=date, batch=new.batch)
 
 
-def _with_labels(options: argparse.Namespace) -> tuple[pd.DataFrame, Any, Any]:
-    """Sets, labels and groups of a file that the audit could read."""
-    found = load_predictions(options.new, options.label, options.groups, options.columns)
-    sets = found.values
-    if found.kind == SCORES and options.threshold is not None:
-        limits = [float(item) for item in list_items(options.threshold)]
-        sets = prediction_sets(sets, limits[0] if len(limits) == 1 else limits)
-    elif found.kind != SETS:
-        raise ValueError(
-            f"columns: found {found.kind}; wanted the sets as they were served "
-            f"({' '.join(PREFIXES[SETS])}), or scores with a threshold"
-        )
-    table = pd.DataFrame(sets.astype(bool), columns=_as_numbers(found.label_names))
-    y = np.array(table.columns, object)[found.y]
-    *_, groups = found.groups.values()  # by all columns together
-    return table, y, np.array(groups.names, object)[groups.codes]
-
-
-def _without_labels(
-    frame: pd.DataFrame, options: argparse.Namespace
-) -> tuple[pd.DataFrame, None, Any]:
-    """Sets and groups of a file without a column of labels."""
-    columns = list_items(options.columns)
+def _sets(frame: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
+    """The sets as they were served, or from scores and a threshold."""
+    columns = _columns(frame, options.columns, "columns")
+    kind = SETS if options.threshold is None else SCORES
     if not columns:
-        columns = [
-            name for name in frame.columns if name.lower().startswith(PREFIXES[SETS])
-        ]
-    group_columns = list_items(options.groups) or [_usual(frame, "groups") or "group"]
-    listed = ", ".join(frame.columns)
-    for name in [*columns, *group_columns]:
-        if name not in frame.columns:
-            raise ValueError(f"there is no column {name!r}; the file has {listed}")
+        is_own = [str(name).lower().startswith(PREFIXES[kind]) for name in frame.columns]
+        columns = frame.columns[is_own].tolist()
     if len(columns) < 2:
-        raise ValueError(f"columns: found {columns}; wanted sets, set_… per label")
-    names = []
-    for column in columns:
-        prefix = next((p for p in PREFIXES[SETS] if column.lower().startswith(p)), "")
-        names.append(column[len(prefix) :])
-    table = frame[columns].set_axis(_as_numbers(names), axis=1)
-    people = frame[group_columns].astype(object)
-    for name in group_columns:
-        is_missing = people[name].isna().to_numpy()
-        if is_missing.any():
-            row = int(is_missing.argmax()) + 1
-            raise ValueError(f"column {name!r}, row {row}: found nothing; wanted a group")
-    return table, None, people.astype(str).agg(" · ".join, axis=1).to_numpy(object)
+        raise ValueError(
+            f"columns: found {columns}; wanted the sets as they were served, a column "
+            "set_… per label, or scores, score_…, with a threshold"
+        )
+    if kind == SCORES:
+        scores = frame[columns].apply(pd.to_numeric, errors="coerce")
+        for name in columns:
+            _refuse_first(scores[name].isna(), frame[name], "a number")
+        limits = _thresholds(options.threshold)
+        values = prediction_sets(scores, limits[0] if len(limits) == 1 else limits)
+    else:
+        texts = frame[columns].apply(as_text, what="label").astype(object)
+        marks = texts.map(lambda text: IS_TRUE.get(str(text).lower(), text))
+        for name in columns:
+            _refuse_first(~marks[name].isin(["0", "1"]), frame[name], "0 or 1")
+        values = (marks == "1").to_numpy()
+    names = [_without_prefix(str(name), kind) for name in columns]
+    return pd.DataFrame(values, columns=_as_numbers(names))
 
 
-def _usual(frame: pd.DataFrame, option: str) -> str | None:
-    """A column with a usual name, if there is one."""
-    for column in frame.columns:
-        if column.lower() in USUAL_NAMES[option]:
-            return column
-    return None
+def _thresholds(text: str) -> list[float]:
+    """The thresholds that an option holds."""
+    try:
+        return [float(item) for item in list_items(text)]
+    except ValueError:
+        raise ValueError(
+            f"threshold: found {text!r}; wanted a number, or one per label with commas"
+        ) from None
+
+
+def _groups(frame: pd.DataFrame, options: argparse.Namespace) -> np.ndarray:
+    """Everyone's group, by all columns together; a row without one is refused."""
+    columns = _columns(frame, options.groups, "groups")
+    if not columns:
+        listed = ", ".join(map(str, frame.columns))
+        raise ValueError(f"groups: name the column of groups, one of {listed}")
+    texts = [as_text(frame[name], "group").astype(object) for name in columns]
+    for name, own in zip(columns, texts, strict=True):
+        _refuse_first(own.isna(), frame[name], "a group")
+    people = texts[0]
+    for own in texts[1:]:
+        people = people + BETWEEN_COLUMNS + own
+    return people.to_numpy(object)
+
+
+def _columns(frame: pd.DataFrame, given: str, option: str) -> list[str]:
+    """The columns that an option names, or else those with a usual name."""
+    every = [str(name) for name in frame.columns]
+    columns = named_columns(given, every)
+    for name in columns:
+        if name not in every:
+            listed = ", ".join(every)
+            raise ValueError(
+                f"{option}: there is no column {name!r}; the file has {listed}"
+            )
+    return columns or [
+        name for name in every if name.lower() in USUAL_NAMES.get(option, ())
+    ]
+
+
+def _without_prefix(column: str, kind: str) -> str:
+    """The name of the label whose column it is."""
+    for prefix in PREFIXES[kind]:
+        if column.lower().startswith(prefix):
+            return column[len(prefix) :]
+    return column
+
+
+def _refuse_first(is_wrong: pd.Series, column: pd.Series, wanted: str) -> None:
+    """A ValueError that names the first row that is wrong, if there is one."""
+    if not is_wrong.any():
+        return
+    row = int(is_wrong.to_numpy().argmax())
+    entry = column.iloc[row]
+    found = "nothing" if pd.isna(entry) or entry == "" else repr(plain(entry))
+    raise ValueError(
+        f"column {str(column.name)!r}, row {row + 1}: found {found}; wanted {wanted}"
+    )
 
 
 def _as_numbers(names: list[str]) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from cfhelpers._checks import as_flag, as_fraction
@@ -23,6 +24,7 @@ from cfhelpers.metrics import Condition, FairnessMetric, Quantity, get_metric
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SAMPLES = 3_000  # simulated samples, where sizes of cells are random too
 DRAWS = 6_000  # simulated calibration sets, where there are too many counts to sum over
 SEED = 0
 MOST_PEOPLE = 10_000_000
@@ -31,6 +33,7 @@ NEXT_STAIRCASE = 2**0.25  # by this factor another staircase is chosen
 MARGIN = 0.05  # with so much more than the power asked for, the search begins
 MOST_PAIRS = 30_000  # of counts that are summed over; beyond them it is simulated
 TAIL = 1e-5  # of the counts that are left out of a sum
+FEW = 40  # points; smaller cells differ much from one random sample to the next
 ONE_LABEL = "the label"  # where no labels are given
 
 
@@ -127,6 +130,8 @@ def plan(
     Notes
     -----
     Exact for two groups of moderate size, and simulated with a fixed seed otherwise.
+    Cells have as many points as their shares say; where one would have fewer than 40,
+    its size is drawn at random, as in a random sample of people.
     Labels are taken to pass independently of each other. More people do not always help:
     where the test changes its staircase it may accept a little less often. So the answer
     is the number from which on the chance stays above `power`. It is about one threshold;
@@ -187,7 +192,11 @@ class _Question:
         chance = 1.0
         for shares in self.families:
             sizes = tuple(math.floor(share * people + 1e-9) for share in shares)
-            chance *= _chance(self.metric, sizes, self.coverages, self.level, self.limit)
+            test = (self.metric, self.coverages, self.level, self.limit)
+            if min(sizes) < FEW:
+                chance *= _chance_of_samples(people, shares, *test)
+            else:
+                chance *= _chance(sizes, *test)
         return chance
 
     def least_people(self) -> float:
@@ -199,16 +208,32 @@ class _Question:
 
 
 @functools.lru_cache(maxsize=50_000)
-def _chance(
+def _chance_of_samples(
+    people: int,
+    shares: tuple[float, ...],
     metric: FairnessMetric,
-    sizes: tuple[int, ...],
     coverages: tuple[float, ...],
     level: float,
     limit: float,
 ) -> float:
-    """The chance that the test accepts, for one label and condition."""
-    if min(sizes) == 0:
-        return 0.0
+    """The chance that the test accepts, where sizes of cells are as random as people."""
+    rng = np.random.default_rng(SEED)
+    others = max(1 - math.fsum(shares), 0.0)
+    sizes = rng.multinomial(people, [*shares, others], SAMPLES)[:, :-1]
+    hits = rng.binomial(sizes, coverages)
+    is_whole = (sizes > 0).all(axis=1)
+    return float((is_whole & _accepts(metric, hits, sizes, level, limit)).mean())
+
+
+@functools.lru_cache(maxsize=50_000)
+def _chance(
+    sizes: tuple[int, ...],
+    metric: FairnessMetric,
+    coverages: tuple[float, ...],
+    level: float,
+    limit: float,
+) -> float:
+    """The chance that the test accepts cells of these sizes."""
     if len(sizes) == 2:
         ranges = [_likely_counts(n, p) for n, p in zip(sizes, coverages, strict=True)]
         if len(ranges[0]) * len(ranges[1]) <= MOST_PAIRS:
@@ -221,13 +246,14 @@ def _chance(
 def _accepts(
     metric: FairnessMetric,
     hits: np.ndarray,
-    sizes: tuple[int, ...],
+    sizes: ArrayLike,
     level: float,
     limit: float,
 ) -> np.ndarray:
-    """Whether the guarantee's test accepts hits (rows, groups)."""
-    trials = np.asarray(sizes)[None]
-    shares = Shares(metric, hits[:, None, None], trials[:, None], [1], list(sizes))
+    """Whether the guarantee's test accepts hits (rows, groups) of so many points."""
+    trials = np.broadcast_to(sizes, hits.shape)
+    names = list(range(hits.shape[1]))
+    shares = Shares(metric, hits[:, None, None], trials[:, None, None], [1], names)
     return shares.test_losses(level)[:, 0, 0] <= limit
 
 
@@ -259,8 +285,9 @@ def _people_needed(question: _Question, power: float) -> int:
         enough *= 2
         if hopeless or enough > MOST_PEOPLE:
             raise ValueError(
-                f"gap: so near to closeness that {MOST_PEOPLE:,} people are not enough; "
-                "wanted a smaller gap, or a wider closeness"
+                f"gap: so near to closeness, or a group or label so rare, that "
+                f"{MOST_PEOPLE:,} people are not enough; wanted a smaller gap, a wider "
+                "closeness, or larger shares"
             )
     # The chance may fall again where the test changes its staircase: begin well above.
     while question.power(enough) < min(power + MARGIN, (1 + power) / 2):
@@ -385,8 +412,12 @@ def _as_shares(values: Any, name: str, least: int, is_whole: bool) -> dict[Any, 
     wanted = "wanted a dict of name -> share of the people"
     if values is None or isinstance(values, str | bytes):
         raise ValueError(f"{name}: found {values!r}; {wanted}")
+    if not isinstance(values, Mapping | Iterable):
+        raise ValueError(f"{name}: found {values!r}; {wanted}")
     if not isinstance(values, Mapping):
         names = list(values)
+        if any(isinstance(each, list | dict | set) for each in names):
+            raise ValueError(f"{name}: found {names!r}; {wanted}")
         shares = {each: 1 / len(names) for each in names}
         if len(shares) < len(names):
             raise ValueError(f"{name}: found {names}; wanted each name once")

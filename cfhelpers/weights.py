@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cfhelpers._checks import as_array, as_float_column, as_fraction
+from cfhelpers._checks import as_array, as_float_column, as_fraction, as_pandas
 from cfhelpers._sweep import rank_interval
 from cfhelpers.cells import Shares
 from cfhelpers.scores import person_u
@@ -104,6 +104,11 @@ def thin(
     people: Any = np.arange(len(weights))
     if ids is not None:
         people = ids
+        if len(as_pandas(ids)) != len(weights):
+            raise ValueError(
+                f"ids: found {len(as_pandas(ids))} for {len(weights)} points; "
+                "wanted one each"
+            )
     return person_u(people, seed, PURPOSE) < weights / bound
 
 

@@ -294,6 +294,16 @@ def test_a_monitor_without_people_merges_with_another():
         assert merged.people == other.people and merged.verdict == other.verdict
 
 
+@pytest.mark.parametrize("options", [{"positive_labels": [0]}, {"label_names": "xyz"}])
+def test_labels_that_were_asked_for_hold_before_anybody_is_counted(options):
+    counted = watched()
+    empty = Monitor("equal_opportunity", groups=NAMES, **options)
+    [name] = options
+    for first, second in ((empty, counted), (counted, empty)):
+        with pytest.raises(ValueError, match=name):
+            first.merge(second)
+
+
 def test_nobody_counts_twice():
     rng = np.random.default_rng(24)
     people = week(rng)
@@ -379,9 +389,19 @@ def test_files_that_no_monitor_wrote_are_refused(text, tmp_path):
 
 def test_counts_that_cannot_be_are_refused():
     state = watched(weeks=1).to_dict()
-    state["counts"]["0"]["hits"][0][0][0] = 10**6
-    with pytest.raises(ValueError, match="hits"):
-        Monitor.from_dict(state)
+    whole = state["counts"]["0"]["hits"][0][0]
+    for wrong in (10**6, -1, 0.5):
+        state["counts"]["0"]["hits"][0][0] = [wrong, *whole[1:]]
+        with pytest.raises(ValueError, match="hits"):
+            Monitor.from_dict(state)
+
+
+@pytest.mark.parametrize(
+    "entry, wrong", [("people", -1), ("people", "5"), ("looks", [["2026-01-01"]])]
+)
+def test_states_with_an_entry_that_cannot_be_are_refused(entry, wrong):
+    with pytest.raises(ValueError, match=f"^{entry}"):
+        Monitor.from_dict(watched(weeks=1).to_dict() | {entry: wrong})
 
 
 # The command.
@@ -417,6 +437,61 @@ def test_the_command_needs_no_labels_where_the_metric_does_not(tmp_path, capsys)
     assert "within" in capsys.readouterr().out
     assert main(["monitor", str(tmp_path / "2.json"), file]) == 2
     assert "label" in capsys.readouterr().err
+
+
+def test_the_command_counts_people_one_at_a_time_and_of_one_group(tmp_path):
+    every = pd.read_csv(write_week(tmp_path / "1.csv")).iloc[:6]
+    file = tmp_path / "one.csv"
+    one = str(tmp_path / "one.json")
+    for row in range(len(every)):
+        every.iloc[[row]].to_csv(file, index=False)
+        assert main(["monitor", one, str(file), "--positive-labels", "0,1"]) == 0
+    every.to_csv(file, index=False)
+    together = str(tmp_path / "together.json")
+    assert main(["monitor", together, str(file), "--positive-labels", "0,1"]) == 0
+    assert Monitor.load(one).people == 6
+    assert Monitor.load(one).positive_labels == [0, 1]
+    assert Monitor.load(one).verdict == Monitor.load(together).verdict
+
+
+@pytest.mark.parametrize(
+    "column, entry, word",
+    [
+        ("group", None, "column 'group', row 3: found nothing; wanted a group"),
+        ("label", None, "column 'label', row 3: found nothing; wanted one of 0, 1, 2"),
+        ("label", 7, "column 'label', row 3: found 7"),
+        ("set_1", 0.5, "column 'set_1', row 3: found 0.5; wanted 0 or 1"),
+    ],
+)
+def test_the_command_names_the_row_of_an_entry_that_is_wrong(
+    column, entry, word, tmp_path, capsys
+):
+    table = pd.read_csv(write_week(tmp_path / "1.csv")).astype(object)
+    table.loc[2, column] = entry
+    table.to_csv(tmp_path / "wrong.csv", index=False)
+    state = tmp_path / "state.json"
+    assert main(["monitor", str(state), str(tmp_path / "wrong.csv")]) == 2
+    assert word in capsys.readouterr().err
+    assert not state.exists()
+
+
+def test_the_command_takes_scores_with_the_threshold_they_were_served_by(
+    tmp_path, capsys
+):
+    sets = tmp_path / "sets.csv"
+    scores = tmp_path / "scores.csv"
+    write_week(sets)
+    table = pd.read_csv(sets)
+    for label in range(3):
+        table[f"score_{label}"] = 0.9 - 0.5 * table.pop(f"set_{label}")
+    table.to_csv(scores, index=False)
+    states = [str(tmp_path / f"{place}.json") for place in range(2)]
+    assert main(["monitor", states[0], str(sets)]) == 0
+    assert main(["monitor", states[1], str(scores), "--threshold", "0.5"]) == 0
+    assert Monitor.load(states[0]).verdict == Monitor.load(states[1]).verdict
+    for threshold in ("high", "0.5,0.5"):
+        assert main(["monitor", states[1], str(scores), "--threshold", threshold]) == 2
+        assert "threshold: found" in capsys.readouterr().err
 
 
 def test_the_command_draws_and_merges(tmp_path):

@@ -23,6 +23,14 @@ def test_simulated_calibration_sets_pass_as_often_as_planned(parity):
     assert 0.75 - 0.045 <= share <= 0.85 + 0.045
 
 
+def test_small_cells_are_planned_with_sizes_as_random_as_people():
+    # With 12 points in each of two cells every sample would pass, and with 24 people
+    # only one sample in six has 12 in both.
+    found = plan(0.2, ["men", "women"], gap=0.0, coverage=1.0)
+    share = check_plan.passing_share(found, 2000, np.random.default_rng(1))
+    assert share >= 0.75 - 0.045
+
+
 def test_from_the_answer_on_the_power_is_reached_and_just_below_it_is_not(parity):
     question = _Question(
         METRICS["demographic_parity"], 0.2 + 1e-12, 0.1, (0.9, 0.8), ((0.6, 0.4),)
@@ -84,6 +92,10 @@ def test_ratios_are_planned():
         ({"groups": {"men": 60, "women": 40}}, "'men'"),
         ({"groups": {"men": 1.5, "women": -0.5}}, "'men'"),
         ({"groups": ["men", "men"]}, "groups"),
+        ({"groups": [["men"], ["women"]]}, "groups"),
+        ({"groups": 2}, "groups: found 2"),
+        ({"groups": {"men": 1 - 1e-7, "women": 1e-7}}, "so rare"),
+        ({"labels": 0.5}, "labels: found 0.5"),
         ({"labels": {"yes": 0.8, "no": 0.8}}, "labels"),
         ({"labels": "yes"}, "labels"),
         ({"closeness": 2}, "closeness"),

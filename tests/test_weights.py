@@ -138,6 +138,11 @@ def test_thinning_draws_by_place_or_id_and_never_from_the_scores_numbers():
     assert (weights.thin(own, 1.0, seed=2) != by_place).any()
 
 
+def test_thinning_wants_an_id_for_each_point():
+    with pytest.raises(ValueError, match="ids: found 1 for 2 points"):
+        weights.thin([0.5, 0.5], 1.0, ids=["a"])
+
+
 def test_with_a_guarantee_the_search_runs_on_the_points_kept(drawn):
     probabilities, y, groups = drawn
     own = np.random.default_rng(3).random(len(y))

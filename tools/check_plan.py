@@ -23,6 +23,9 @@ CASES = (
     {"closeness": 0.2, "groups": {"a": 0.5, "b": 0.3, "c": 0.2}, "coverage": 0.8},
     {"closeness": 0.8, "groups": ["a", "b"], "metric": "disparate_impact"},
     {"closeness": 0.1, "groups": TWO, "gap": 0.0, "power": 0.9},
+    {"closeness": 0.1, "groups": {"a": 0.7, "b": 0.2, "c": 0.07, "d": 0.03}},
+    {"closeness": 0.1, "groups": TWO, "labels": {"x": 0.5, "y": 0.35, "z": 0.15}},
+    {"closeness": 0.2, "groups": ["a", "b"], "gap": 0.0, "coverage": 1.0},
 )
 
 
