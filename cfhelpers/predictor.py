@@ -1202,7 +1202,8 @@ def check_written(fitted: Any, name: str, needed: Sequence[str]) -> None:
         raise ValueError(f"fitted: found {type(fitted).__name__}; wanted a dict")
     if fitted.get("class") != name:
         raise ValueError(
-            f"fitted: found class {fitted.get('class')!r}; wanted what {name}.to_dict gives"
+            f"fitted: found class {fitted.get('class')!r}; wanted what "
+            f"{name}.to_dict gives"
         )
     absent = [each for each in needed if each not in fitted]
     if absent:
@@ -1244,7 +1245,9 @@ def thresholds_from_json(written: Any) -> np.ndarray:
     try:
         found = np.array(written, dtype=object).astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"fitted: found thresholds {written!r}; wanted numbers") from None
+        raise ValueError(
+            f"fitted: found thresholds {written!r}; wanted numbers"
+        ) from None
     if np.isnan(found).any():
         raise ValueError("fitted: found a threshold that is no number")
     return found

@@ -160,8 +160,8 @@ def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None
         for parameters in given:
             if not isinstance(parameters, dict):
                 raise ValueError(
-                    f"profiles/{path.name}: {stem} has {parameters!r}; wanted parameters, "
-                    "such as {dataset: credit}"
+                    f"profiles/{path.name}: {stem} has {parameters!r}; wanted "
+                    "parameters, such as {dataset: credit}"
                 )
             tool.check_parameters(
                 notebook, [*parameters, "profile"], f"profiles/{path.name}: {stem}"
@@ -182,8 +182,8 @@ def _settings_in(path: Path) -> dict:
         raise ValueError(f"profiles/{path.name}: cannot be read: {reason}") from None
     if not isinstance(settings, dict):
         raise ValueError(
-            f"profiles/{path.name}: found {type(settings).__name__}; wanted notebooks and "
-            "their parameters"
+            f"profiles/{path.name}: found {type(settings).__name__}; wanted notebooks "
+            "and their parameters"
         )
     return settings
 

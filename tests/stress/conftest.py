@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def ran(record_property):
-    """Call it with what was run: how many, of what, and how often that fails by chance."""
+    """Call it with what was run: how many, of what, how often it fails by chance."""
     before = os.times()
 
     def note(count, unit, by_chance=0.0):

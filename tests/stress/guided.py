@@ -6,6 +6,7 @@ Ends with status 0 after COUNT inputs of which none made the reader raise anythi
 ValueError or an OSError. ATHERIS is the folder in which atheris is installed.
 """
 
+import contextlib
 import io
 import json
 import sys
@@ -18,16 +19,17 @@ if len(sys.argv) > 4:
     sys.path.insert(0, sys.argv[4])
 sys.path[:0] = [str(ROOT / each) for each in ("tools", "tests", "tests/stress", ".")]
 
-import atheris
+import atheris  # noqa: E402
 
 with atheris.instrument_imports(include=["cfhelpers", "runs"]):
     import runs
+
     from cfhelpers import FairConformalClassifier, Monitor
     from cfhelpers.auditing import document, reading
     from cfhelpers.datasets import _openml
     from cfhelpers.datasets._files import DownloadError, raised_as_download_error
 
-from test_audit_files import ACCEPTED
+from test_audit_files import ACCEPTED  # noqa: E402
 
 REFUSALS = (ValueError, OSError, DownloadError)
 
@@ -107,10 +109,8 @@ def main():
     sys.stdout = io.StringIO()
 
     def test_one(data):
-        try:
+        with contextlib.suppress(REFUSALS):
             read(data, folder)
-        except REFUSALS:
-            pass
 
     options = [sys.argv[0], f"-runs={count}", "-seed=1", "-max_len=8192", str(corpus)]
     atheris.Setup([*options, f"-artifact_prefix={folder}/"], test_one)

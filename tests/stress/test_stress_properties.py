@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import oracle
@@ -32,7 +33,7 @@ GAP = 1e-9
 
 
 def sets_of_all_kinds(metric):
-    """Small and awkward ones, and with extreme scores; few with many groups or classes."""
+    """Small and awkward, with extreme scores; few with many groups or classes."""
     extremes = {"sizes": (1, 40), "extremes": EXTREMES}
     groups = {"sizes": (100, 240), "max_groups": 60, "kinds": ("many",)}
     classes = {"sizes": (1, 20), "classes": (2, 200), "max_groups": 3}
@@ -73,7 +74,9 @@ def found_by(case, name, way, **changes):
     """The finished search of a case, with some of its arguments changed."""
     given_ = {"scores": case.scores, "y": case.y, "groups": case.groups}
     given_ |= arguments(case, *way) | changes
-    return search(given_.pop("scores"), given_.pop("y"), given_.pop("groups"), name, **given_)
+    return search(
+        given_.pop("scores"), given_.pop("y"), given_.pop("groups"), name, **given_
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,7 +108,7 @@ def test_a_looser_c_never_gives_a_larger_threshold(name, ran):
             for limit in limits:
                 own = [curve.threshold_at(limit) for curve in finished.curves]
                 thresholds.append(np.array(own))
-            for looser, tighter in zip(thresholds, thresholds[1:], strict=False):
+            for looser, tighter in pairwise(thresholds):
                 assert (looser <= tighter).all()
                 seen["moved"] += bool((looser < tighter).any())
             seen["cases"] += 1
@@ -188,7 +191,7 @@ def test_coverage_is_never_below_that_of_the_base(name, ran):
 
 
 def test_one_case_of_every_kind_is_drawn():
-    """The kinds above are those that were asked for: 60 groups, 200 classes, ±0 and so on."""
+    """Among them are many groups, many classes, ±0, subnormal and huge scores."""
     seen = Counter()
 
     def check(case):
