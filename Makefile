@@ -24,7 +24,7 @@ REPORT = $(BIN)/python tools/gallery.py && echo "Done. Figures: figures/README.m
 # Numba compiles the search and the scores once per machine, before anything is timed or checked.
 COMPILE := -c "from cfhelpers import _ranking, _sweep; _ranking.compiled(); _sweep.warm_up()"
 
-.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab lite bench package clean help
+.PHONY: all paper test quick-test lint style compiled format notebooks exercises book slides lab lite bench package stress stress-bugs clean help
 .DELETE_ON_ERROR:
 
 all: compiled  ## regenerate every table and figure from what the repository carries; what is up to date is skipped
@@ -95,8 +95,23 @@ package: $(PACKAGE)/.ready  ## build sdist and wheel in dist, look at them, and 
 	cp tools/try_installed.py README.md build/try
 	cd build/try && env -u PYTHONPATH venv/bin/python try_installed.py work --readme README.md
 
+STRESS := properties statistics fuzz faults
+stress: $(addprefix stress-,$(STRESS))  ## try all of it hard, in four parts of up to 30 minutes; COUNT=… sets how often
+
+.PHONY: $(addprefix stress-,$(STRESS))
+stress-fuzz: .fuzz
+$(addprefix stress-,$(STRESS)): stress-%: compiled  ## one part; what was run is written to docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tools/stress.py $* $(if $(COUNT),--count $(COUNT)) -n 2 --dist worksteal
+
+# Finds inputs by coverage; where it cannot be installed, those tests say so and are skipped.
+.fuzz:
+	-$(BIN)/python -m pip install --quiet --target $@ atheris==3.0.0
+
+stress-bugs: $(READY)  ## break the code on purpose, and see that `make stress` notices
+	$(BIN)/python tools/stress.py bugs
+
 clean:  ## remove the environments, the executed copies, the book and the slides
-	rm -rf $(VENV) $(BENCH) $(PACKAGE) $(LITE) .snakemake results/notebooks build dist
+	rm -rf $(VENV) $(BENCH) $(PACKAGE) $(LITE) .fuzz .snakemake results/notebooks build dist
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*  ## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \

@@ -114,8 +114,16 @@ class Look:
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Look":
+        if not isinstance(row, list | tuple) or len(row) != 6:
+            raise ValueError(f"looks: found {row!r}; wanted six entries")
         date, people, disparity, lower, upper, verdict = row
         disparity = math.nan if disparity is None else disparity
+        for value in (people, disparity, lower, upper):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"looks: found {value!r}; wanted a number")
+        for text in (verdict, "" if date is None else date):
+            if not isinstance(text, str):
+                raise ValueError(f"looks: found {text!r}; wanted text")
         return cls(date, people, disparity, lower, upper, verdict)
 
 
@@ -599,7 +607,7 @@ class Monitor:
         )
         monitor._names = _names_from_json(state["groups"]) or []
         people = state["people"]
-        if not isinstance(people, int) or people < 0:
+        if isinstance(people, bool) or not isinstance(people, int) or people < 0:
             raise ValueError(f"people: found {people!r}; wanted how many were counted")
         monitor._people = people
         monitor.batches = list(state["batches"])

@@ -4,10 +4,11 @@ Groups are needed to calibrate it, and not to predict.
 """
 
 import functools
+import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -47,8 +48,31 @@ WRITTEN = (
     "feature_names",
     "threshold",
     "base_threshold",
+    "classwise",
+    "small_groups",
     "promise",
 )
+# What some of it must be: its types, and words for them.
+NUMBER = (int, float, str)
+WRITTEN_AS: dict[str, tuple[tuple[type, ...], str]] = {
+    "conformity_score": ((dict,), "a score's name and options"),
+    "randomized": ((bool,), "true or false"),
+    "ids": ((bool,), "true or false"),
+    "classwise": ((bool,), "true or false"),
+    "per_group": ((bool,), "true or false"),
+    "quantiles": ((bool,), "true or false"),
+    "seed": ((int,), "an integer from 0"),
+    "n_features": ((int, type(None)), "an integer from 0, or null"),
+    "classes": ((list,), "a list of labels"),
+    "columns": ((list,), "a list of names"),
+    "groups": ((list,), "a list of names"),
+    "feature_names": ((list, type(None)), "a list of names, or null"),
+    "threshold": ((list,), "a list of numbers"),
+    "base_threshold": (NUMBER, "a number"),
+    "hair": ((int, float), "a number from 0"),
+    "promise": ((dict,), "what is promised"),
+}
+NOT_NEGATIVE = ("seed", "n_features", "hair")
 SCORES: dict[str, Callable] = {
     "tps": scores.tps,
     "aps": scores.aps,
@@ -480,19 +504,8 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         FairConformalClassifier
             Without `result_` and `summary_`.
         """
-        if not isinstance(fitted, dict):
-            raise ValueError(f"fitted: found {type(fitted).__name__}; wanted a dict")
-        if fitted.get("class") != "FairConformalClassifier":
-            raise ValueError(
-                f"fitted: found class {fitted.get('class')!r}; wanted what "
-                "FairConformalClassifier.to_dict gives"
-            )
-        absent = [name for name in WRITTEN if name not in fitted]
-        if absent:
-            raise ValueError(
-                f"fitted: found no {absent[0]!r}; wanted all that to_dict gives"
-            )
-        promise = Promise(**promise_from_json(fitted["promise"]))
+        check_written(fitted, "FairConformalClassifier", WRITTEN)
+        promise = promise_from_json(fitted["promise"])
         found = cls(
             estimator=estimator,
             conformity_score=_score_from_dict(fitted["conformity_score"]),
@@ -530,10 +543,17 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             self.n_features_in_ = fitted["n_features"]
         if fitted["feature_names"] is not None:
             self.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
-        self.threshold_ = np.array(fitted["threshold"], dtype=object).astype(np.float64)
+        self.threshold_ = thresholds_from_json(fitted["threshold"])
+        shape: tuple[int, ...] = (len(self.classes_),)
         if self.per_group:
-            self.groups_ = names_from_json(fitted["groups"])
-        self.base_threshold_ = float(fitted["base_threshold"])
+            self.groups_ = names_from_json(fitted.get("groups", []))
+            shape = (len(self.groups_), *shape)
+        if self.threshold_.shape != shape or len(self._columns) != len(self.classes_):
+            raise ValueError(
+                f"fitted: found thresholds of shape {self.threshold_.shape}; wanted "
+                f"{shape}, one for each of its classes"
+            )
+        self.base_threshold_ = float(thresholds_from_json(fitted["base_threshold"]))
 
     def __sklearn_tags__(self) -> Tags:
         """Sparse features are for the estimator to take or to refuse."""
@@ -1014,10 +1034,20 @@ def _score_as_dict(score: str | Callable) -> dict[str, Any]:
 
 def _score_from_dict(written: dict[str, Any]) -> str | Callable:
     """What `_score_as_dict` wrote."""
-    name = one_of(written["name"], "conformity_score", tuple(SCORES))
-    if not written["options"]:
+    name = written.get("name")
+    options = written.get("options")
+    if not isinstance(name, str) or not isinstance(options, dict):
+        raise ValueError(
+            f"fitted: found the score {written!r}; wanted its name and its options"
+        )
+    one_of(name, "conformity_score", tuple(SCORES))
+    if not options:
         return name
-    return functools.partial(SCORES[name], **written["options"])
+    try:
+        inspect.signature(SCORES[name]).bind_partial(None, **options)
+    except TypeError as error:
+        raise ValueError(f"fitted: {name} cannot be asked with that: {error}") from None
+    return functools.partial(SCORES[name], **options)
 
 
 def seed_of(random_state: Any) -> int:
@@ -1157,11 +1187,69 @@ def json_values(value: Any) -> Any:
     return str(value)
 
 
-def promise_from_json(promise: dict[str, Any]) -> dict[str, Any]:
-    """What `_json_values` wrote of a promise: names that were tuples are tuples again."""
+def check_written(fitted: Any, name: str, needed: Sequence[str]) -> None:
+    """Refuse what `to_dict` of the class of this name did not write.
+
+    Examples
+    --------
+    >>> check_written({"class": "FairConformalRegressor"}, "FairConformalClassifier", ())
+    Traceback (most recent call last):
+        ...
+    ValueError: fitted: found class 'FairConformalRegressor'; wanted what \
+    FairConformalClassifier.to_dict gives
+    """
+    if not isinstance(fitted, dict):
+        raise ValueError(f"fitted: found {type(fitted).__name__}; wanted a dict")
+    if fitted.get("class") != name:
+        raise ValueError(
+            f"fitted: found class {fitted.get('class')!r}; wanted what "
+            f"{name}.to_dict gives"
+        )
+    absent = [each for each in needed if each not in fitted]
+    if absent:
+        raise ValueError(f"fitted: found no {absent[0]!r}; wanted all that to_dict gives")
+    for each, (kinds, words) in WRITTEN_AS.items():
+        value = fitted.get(each)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if each in fitted and (
+            not isinstance(value, kinds) or (bool not in kinds and value is True)
+        ):
+            raise ValueError(f"fitted: found {value!r} for {each!r}; wanted {words}")
+        if is_number and (math.isnan(value) or (each in NOT_NEGATIVE and value < 0)):
+            raise ValueError(f"fitted: found {value!r} for {each!r}; wanted {words}")
+
+
+def promise_from_json(promise: dict[str, Any]) -> Promise:
+    """What `json_values` wrote of a promise: names that were tuples are tuples again."""
     found = dict(promise)
-    for key in ("groups", "pooled", "left_out"):
-        found[key] = names_from_json(found[key])
+    try:
+        for key in ("groups", "pooled", "left_out"):
+            found[key] = names_from_json(found[key])
+        restored = Promise(**found)
+        str(restored)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError(f"fitted: its promise is not whole: {error}") from None
+    if not isinstance(restored.labels, list):
+        raise ValueError(f"fitted: found the labels {restored.labels!r}; wanted a list")
+    return restored
+
+
+def thresholds_from_json(written: Any) -> np.ndarray:
+    """What `json_thresholds` wrote: numbers, of which some may be infinite.
+
+    Examples
+    --------
+    >>> thresholds_from_json([0.5, "inf"]).tolist()
+    [0.5, inf]
+    """
+    try:
+        found = np.array(written, dtype=object).astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"fitted: found thresholds {written!r}; wanted numbers"
+        ) from None
+    if np.isnan(found).any():
+        raise ValueError("fitted: found a threshold that is no number")
     return found
 
 

@@ -40,6 +40,7 @@ from cfhelpers.predictor import (
     KeepsEstimator,
     Promise,
     Task,
+    check_written,
     json_number,
     json_thresholds,
     json_values,
@@ -47,6 +48,7 @@ from cfhelpers.predictor import (
     on_grid,
     promise_from_json,
     seed_of,
+    thresholds_from_json,
     warn_about,
 )
 from cfhelpers.weights import Weighting
@@ -65,6 +67,7 @@ WRITTEN = (
     "per_group",
     "groups",
     "seed",
+    "small_groups",
     "promise",
 )
 
@@ -539,17 +542,8 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         FairConformalRegressor
             Without `result_` and `summary_`.
         """
-        if not isinstance(fitted, dict) or fitted.get("class") != cls.__name__:
-            raise ValueError(
-                f"fitted: found {type(fitted).__name__}; wanted what "
-                f"{cls.__name__}.to_dict gives"
-            )
-        absent = [name for name in WRITTEN if name not in fitted]
-        if absent:
-            raise ValueError(
-                f"fitted: found no {absent[0]!r}; wanted all that to_dict gives"
-            )
-        promise = Promise(**promise_from_json(fitted["promise"]))
+        check_written(fitted, cls.__name__, WRITTEN)
+        promise = promise_from_json(fitted["promise"])
         found = cls(
             estimator=estimator,
             regions=fitted["regions"],
@@ -568,9 +562,14 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
                 f"estimator: found {estimator!r}; the regressor was fitted on "
                 f"{fitted['takes']}"
             )
-        thresholds = np.array(fitted["threshold"], dtype=object).astype(np.float64)
+        thresholds = thresholds_from_json(fitted["threshold"])
+        n_wanted = len(fitted["groups"]) if found.per_group else 1
+        if thresholds.shape != (n_wanted,):
+            raise ValueError(
+                f"fitted: found thresholds of shape {thresholds.shape}; wanted {n_wanted}"
+            )
         found.threshold_ = thresholds if found.per_group else float(thresholds[0])
-        found.base_threshold_ = float(fitted["base_threshold"])
+        found.base_threshold_ = float(thresholds_from_json(fitted["base_threshold"]))
         found.promise_ = promise
         found.hair_ = fitted["hair"]
         found.has_quantiles_ = fitted["quantiles"]

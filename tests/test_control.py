@@ -34,6 +34,7 @@ GROUP_NAMES = {
     "frame": [("f", 1), ("m", 1), ("f", 2), ("m", 2)],
     "mixed": [3, "three", (3, 3), 2.5],
 }
+MANY = {"many": [f"place {number}" for number in range(60)]}
 OWN = {
     "everyone else": lambda y, g, a, label: g != a,
     "odd labels": lambda y, g, a, label: (g == a) & (y % 2 == 1),
@@ -89,12 +90,15 @@ def cases(
     grid_points=(1, 12),
     deltas=(0.1, 0.3, 0.5, 0.9),
     kinds=tuple(GROUP_NAMES),
+    extremes=("none",),
 ):
     """A calibration set: sizes are drawn so that they shrink, NumPy fills the arrays."""
     n = draw(st.integers(*sizes))
     n_classes = draw(st.integers(*classes))
     kind = draw(st.sampled_from(kinds))
-    n_groups = draw(st.integers(1, min(max_groups, len(GROUP_NAMES[kind]))))
+    names = (GROUP_NAMES | MANY)[kind]
+    n_groups = draw(st.integers(1, min(max_groups, len(names))))
+    extreme = draw(st.sampled_from(extremes))
     lattice = draw(st.sampled_from([0, 1, 2, 8]))
     above_one = draw(st.booleans())
     dtype = draw(st.sampled_from([np.float32, np.float64]))
@@ -118,7 +122,7 @@ def cases(
     scores = np.clip(scores, 0, None) if above_one else np.clip(scores, 0, 1)
     if lattice:
         scores = np.round(scores * lattice) / lattice
-    scores = scores.astype(dtype)
+    scores = at_an_extreme(scores.astype(dtype), extreme, rng)
     positive = (
         sorted(
             rng.choice(n_classes, rng.integers(1, n_classes + 1), replace=False).tolist()
@@ -162,8 +166,29 @@ def cases(
         delta,
         grid,
         page,
-        GROUP_NAMES[kind],
+        names,
     )
+
+
+EXTREMES = ("subnormal", "huge", "signed zeros", "far apart", "integers")
+
+
+def at_an_extreme(scores, extreme, rng):
+    """The scores moved to where floating point is awkward, ties included."""
+    limits = np.finfo(scores.dtype)
+    if extreme == "subnormal":
+        return np.round(scores * 16) * limits.smallest_subnormal
+    if extreme == "huge":
+        return scores * (limits.max / 2)
+    if extreme == "signed zeros":
+        few = np.round(scores * 2) / 2
+        return np.where(rng.random(scores.shape) < 0.5, -few, few).astype(scores.dtype)
+    if extreme == "far apart":
+        powers = rng.integers(limits.minexp, limits.maxexp - 1, scores.shape[1])
+        return np.ldexp(scores, powers).astype(scores.dtype)
+    if extreme == "integers":
+        return np.round(scores * 4).astype(np.int64)
+    return scores
 
 
 def arguments(case, classwise, guarantee):
@@ -366,6 +391,41 @@ def thresholds_at(table, closeness, sign, base, n_classes):
     return thresholds
 
 
+def frontier_rows_that_hold(case, metric, theirs, classwise, guarantee):
+    """How many rows a frontier has, each of which is the answer for its closeness."""
+    keywords = arguments(case, classwise, guarantee)
+    table = frontier(case.scores, case.y, case.groups, theirs, **keywords)
+    base = oracle.quantile(case.scores[np.arange(len(case.y)), case.y], case.alpha)
+    n_classes = case.scores.shape[1]
+    split = classwise and metric.name not in oracle.WHOLE
+    wanted_columns = ["closeness", "threshold", "mean_set_size", "coverage"]
+    assert table.columns.tolist() == ["label"] * split + wanted_columns
+    parts = [rows for _, rows in table.groupby("label")] if split else [table]
+    assert not split or sorted(table["label"].unique()) == case.positive
+    most = 0
+    for rows in parts:
+        assert (np.diff(rows["threshold"]) > 0).all()
+        assert (np.diff(metric.sign * rows["closeness"]) < 0).all()
+        assert rows["threshold"].iloc[0] >= base
+        most = max(most, len(rows))
+    reached = table["closeness"].sample(min(4, len(table)), random_state=0).tolist()
+    for closeness in {0.03, 0.1, 0.25, 0.5, 0.8, 1.0, case.closeness, *reached}:
+        if 0 < closeness <= 1:
+            found = find_threshold(
+                case.scores, case.y, case.groups, theirs, closeness, **keywords
+            )
+            looked_up = thresholds_at(table, closeness, metric.sign, base, n_classes)
+            assert looked_up.tolist() == found.threshold.tolist(), closeness
+    for row in table.itertuples():
+        sets = prediction_sets(
+            case.scores,
+            thresholds_at(table, row.closeness, metric.sign, base, n_classes),
+        )
+        assert row.mean_set_size == pytest.approx(efficiency(sets), abs=1e-9)
+        assert row.coverage == pytest.approx(coverage(sets, case.y), abs=1e-9)
+    return most
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guarantee", [False, True], ids=["plain", "guarantee"])
 @pytest.mark.parametrize("name", [*NAMES, *sorted(OWN)])
@@ -393,41 +453,8 @@ def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
     @given(case=cases(metric, **sizes))
     def run(case):
         for classwise in (False, True):
-            keywords = arguments(case, classwise, guarantee)
-            table = frontier(case.scores, case.y, case.groups, theirs, **keywords)
-            base = oracle.quantile(
-                case.scores[np.arange(len(case.y)), case.y], case.alpha
-            )
-            n_classes = case.scores.shape[1]
-            wanted_columns = ["closeness", "threshold", "mean_set_size", "coverage"]
-            split = classwise and name != oracle.OVERALL
-            assert table.columns.tolist() == ["label"] * split + wanted_columns
-            parts = [rows for _, rows in table.groupby("label")] if split else [table]
-            assert not split or sorted(table["label"].unique()) == case.positive
-            for rows in parts:
-                assert (np.diff(rows["threshold"]) > 0).all()
-                assert (np.diff(metric.sign * rows["closeness"]) < 0).all()
-                assert rows["threshold"].iloc[0] >= base
-                tally["rows"] = max(tally["rows"], len(rows))
-            reached = (
-                table["closeness"].sample(min(4, len(table)), random_state=0).tolist()
-            )
-            for closeness in {0.03, 0.1, 0.25, 0.5, 0.8, 1.0, case.closeness, *reached}:
-                if 0 < closeness <= 1:
-                    found = find_threshold(
-                        case.scores, case.y, case.groups, theirs, closeness, **keywords
-                    )
-                    looked_up = thresholds_at(
-                        table, closeness, metric.sign, base, n_classes
-                    )
-                    assert looked_up.tolist() == found.threshold.tolist(), closeness
-            for row in table.itertuples():
-                sets = prediction_sets(
-                    case.scores,
-                    thresholds_at(table, row.closeness, metric.sign, base, n_classes),
-                )
-                assert row.mean_set_size == pytest.approx(efficiency(sets), abs=1e-9)
-                assert row.coverage == pytest.approx(coverage(sets, case.y), abs=1e-9)
+            n_rows = frontier_rows_that_hold(case, metric, theirs, classwise, guarantee)
+            tally["rows"] = max(tally["rows"], n_rows)
 
     run()
     assert tally["rows"] >= (1 if name == "nobody" else 3)

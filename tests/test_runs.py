@@ -7,10 +7,8 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import nbformat
 import pandas as pd
@@ -18,6 +16,7 @@ import pytest
 import runs
 import yaml
 from filelock import FileLock
+from killing import kill_at_random_moments, seconds_of
 from nbformat.v4 import new_code_cell, new_notebook
 
 import notebooks as tool
@@ -469,29 +468,22 @@ def all_rows(folder):
     return {path.relative_to(folder).as_posix(): pd.read_parquet(path) for path in found}
 
 
-@pytest.mark.stress
-def test_a_run_killed_at_ten_random_moments_and_resumed_gives_the_same_rows(
-    root, tmp_path
-):
+def check_that_a_killed_run_gives_the_same_rows(root, tmp_path, kills):
+    """Undisturbed, and killed so often and then resumed: the rows are equal."""
     undisturbed, killed = (
         tiny_repository(root, tmp_path / name) for name in ("undisturbed", "killed")
     )
-    begin, rng, kills = time.perf_counter(), random.Random(7), 0
-    assert run(undisturbed).returncode == 0
-    seconds = time.perf_counter() - begin
-    while kills < 10:
-        process = subprocess.Popen(
-            **command(killed, "quick"), start_new_session=True, stderr=subprocess.DEVNULL
-        )
-        try:
-            assert process.wait(rng.uniform(0, seconds)) == 0
-            shutil.rmtree(
-                killed / "results" / "notebooks"
-            )  # done too early: once more, from what is kept
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += process.wait() == -signal.SIGKILL
-        assert all(map(len, all_rows(killed).values()))  # whatever is there is whole
+    seconds = seconds_of(lambda: run(undisturbed).check_returncode())
+    how = command(killed, "quick") | {"start_new_session": True}
+    kill_at_random_moments(
+        lambda: subprocess.Popen(**how, stderr=subprocess.DEVNULL),
+        seconds,
+        kills,
+        random.Random(7),
+        # done too early: once more, from what is kept
+        again=lambda: shutil.rmtree(killed / "results" / "notebooks"),
+        after=lambda: all_rows_are_whole(killed),
+    )
     assert run(killed).returncode == 0
     ((name, expected),), ((same, found),) = (
         all_rows(folder / "results").items() for folder in (undisturbed, killed)
@@ -499,3 +491,12 @@ def test_a_run_killed_at_ten_random_moments_and_resumed_gives_the_same_rows(
     assert name == same == "runs/quick/acs_income_race.parquet"
     pd.testing.assert_frame_equal(expected, found)
     assert [*killed.rglob(".*.partial*")] == []
+
+
+def all_rows_are_whole(folder):
+    assert all(map(len, all_rows(folder).values()))
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_random_moments_and_resumed_gives_the_same_rows(root, tmp_path):
+    check_that_a_killed_run_gives_the_same_rows(root, tmp_path, kills=2)

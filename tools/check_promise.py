@@ -27,6 +27,7 @@ from cfhelpers.scores import tps
 
 NAMES = ("demographic_parity", "equal_opportunity", "predictive_equality")
 RATIO = "disparate_impact"
+PARTS = {"equalized_odds": ("equal_opportunity", "predictive_equality")}
 ALPHA = 0.9  # q̂ is low, so that the walk is what ends
 DELTA = 0.1
 
@@ -66,19 +67,46 @@ class Table:
 
     def losses(self, metric: str) -> np.ndarray:
         """The true loss (K, S) of every column at every value."""
-        n_classes = self.shares.shape[1]
         losses = []
-        for label in range(n_classes):
-            weights = self.shares.copy()
-            if metric == "equal_opportunity":
-                weights[:, np.arange(n_classes) != label] = 0
-            if metric == "predictive_equality":
-                weights[:, label] = 0
-            weights /= weights.sum(axis=1, keepdims=True)
-            covered = np.einsum("gk,gks->gs", weights, self.below[:, :, label])
-            highest = covered.max(axis=0)
-            losses.append(METRICS[metric].loss(highest, covered.min(axis=0)))
+        for label in range(self.shares.shape[1]):
+            own = [self.compared(part, label) for part in PARTS.get(metric, (metric,))]
+            ends = [METRICS[metric].loss(v.max(axis=0), v.min(axis=0)) for v in own]
+            losses.append(np.max(ends, axis=0))
         return np.array(losses)
+
+    def compared(self, metric: str, label: int) -> np.ndarray:
+        """What the metric compares, by group and at every value (G, S)."""
+        n_classes = self.shares.shape[1]
+        weights = self.shares.copy()
+        if metric == "equal_opportunity":
+            weights[:, np.arange(n_classes) != label] = 0
+        if metric == "predictive_equality":
+            weights[:, label] = 0
+        weights /= weights.sum(axis=1, keepdims=True)
+        share = self.below[:, :, label]
+        if metric == "overall_accuracy_equality":
+            share = self.below[:, range(n_classes), range(n_classes)]
+        elif metric == "set_size":
+            share = self.below.mean(axis=2)
+        elif metric == "singletons":
+            share = chance_of_one(self.below)
+        found = np.einsum("gk,gks->gs", weights, share)
+        if not METRICS[metric].is_predictive:
+            return found
+        prior = weights[:, label, None]
+        value = prior * share[:, label] / found
+        if METRICS[metric].is_proxy:
+            value = value - prior
+        return value
+
+
+def chance_of_one(below: np.ndarray) -> np.ndarray:
+    """The chance that just one column is at or below each value (G, K, S)."""
+    total = np.zeros(below[:, :, 0].shape)
+    for column in range(below.shape[2]):
+        others = np.delete(1 - below, column, axis=2)
+        total += below[:, :, column] * others.prod(axis=2)
+    return total
 
 
 def table(n_groups: int, n_values: int, differ: float, rng: np.random.Generator) -> Table:

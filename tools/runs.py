@@ -145,7 +145,7 @@ def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None
     """
     path = root / "profiles" / f"{profile}.yaml"
     stems = [file.stem for file in _sources(root)]
-    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings = _settings_in(path)
     others = settings.pop("others", False)
     entries = []
     for stem, given in settings.items():
@@ -158,6 +158,11 @@ def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None
         if not isinstance(given, list):
             given = [given or {}]
         for parameters in given:
+            if not isinstance(parameters, dict):
+                raise ValueError(
+                    f"profiles/{path.name}: {stem} has {parameters!r}; wanted "
+                    "parameters, such as {dataset: credit}"
+                )
             tool.check_parameters(
                 notebook, [*parameters, "profile"], f"profiles/{path.name}: {stem}"
             )
@@ -166,6 +171,21 @@ def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None
     if not others:
         return entries
     return [(stem, None) for stem in stems if stem not in settings] + entries
+
+
+def _settings_in(path: Path) -> dict:
+    """What a profile says, by notebook."""
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"profiles/{path.name}: cannot be read: {reason}") from None
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f"profiles/{path.name}: found {type(settings).__name__}; wanted notebooks "
+            "and their parameters"
+        )
+    return settings
 
 
 def _sources(root: Path) -> list[Path]:

@@ -451,4 +451,53 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     missing = [name for name in ("verdicts", "cells", "file") if name not in read]
     if missing:
         raise ValueError(f"compare: {file.name} lacks {', '.join(missing)}")
+    if not is_comparable(read):
+        raise ValueError(f"compare: {file.name} is damaged: an entry is not as it was")
     return read
+
+
+def is_comparable(read: Mapping[str, Any]) -> bool:
+    """Whether what a comparison needs is there and of its kind.
+
+    Examples
+    --------
+    >>> is_comparable({"file": {}, "date": "2026-01-31", "verdicts": [], "cells": []})
+    True
+    >>> is_comparable({"file": {}, "verdicts": [{"metric": 3}], "cells": []})
+    False
+    """
+    for name, kind in (("file", dict), ("verdicts", list), ("cells", list)):
+        if not isinstance(read[name], kind):
+            return False
+    texts = [read.get("date", ""), *(read["file"].get(k, "") for k in ("name", "sha256"))]
+    for entry in (*read["verdicts"], *read["cells"]):
+        if not isinstance(entry, dict):
+            return False
+    for verdict in read["verdicts"]:
+        texts += [verdict.get(key) for key in ("metric", "grouping", "verdict")]
+        if not _are_numbers([verdict.get("closeness")]):
+            return False
+        ends = [verdict.get(key, "") for key in ("estimate", "lower", "upper")]
+        if not _are_numbers([end for end in ends if end is not None]):
+            return False
+    for cell in read["cells"]:
+        texts += [cell.get(key) for key in ("metric", "grouping", "group", "label")]
+        if not isinstance(cell.get("condition", 0), str | None):
+            return False
+        share = cell.get("share", "")
+        counts = [cell.get("n"), cell.get("effective")]
+        if share is not None and not (_are_numbers([share, *counts]) and 0 <= share <= 1):
+            return False
+        if share is not None and min(counts) < 0:
+            return False
+    return all(isinstance(text, str) for text in texts)
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    """Whether all are finite numbers, and none of them true or false."""
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if not abs(value) < math.inf:
+            return False
+    return True

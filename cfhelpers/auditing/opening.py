@@ -13,6 +13,7 @@ import lzma
 import re
 import warnings
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -62,6 +63,9 @@ NEEDS = {
     "excel": "openpyxl: pip install 'cfhelpers[report]', or save it as CSV",
     "zstd": "zstandard: pip install zstandard, or unpack the file",
 }
+# What reading a damaged compressed file may raise.
+DAMAGED = (OSError, EOFError, ValueError, NotImplementedError, lzma.LZMAError)
+DAMAGED += (zlib.error, zipfile.BadZipFile)
 DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.decompress,
     "bzip2": bz2.decompress,
@@ -123,7 +127,7 @@ def _frame(
         return _TextFile(name, data, is_number, notes).frame()
     readers: dict[str, Callable[[Any], pd.DataFrame]] = {
         "parquet": lambda file: pd.read_parquet(file),
-        "feather": lambda file: pd.read_feather(file),
+        "feather": _checked_feather,
         "excel": lambda file: workbook_frame(file.getvalue(), notes),
     }
     try:
@@ -138,6 +142,15 @@ def _frame(
         frame = frame.reset_index() if named else frame.reset_index(drop=True)
     frame.columns = [str(column).strip() for column in frame.columns]
     return frame
+
+
+def _checked_feather(file: io.BytesIO) -> pd.DataFrame:
+    """A feather file, whose columns are checked first: damaged ones end the process."""
+    from pyarrow import feather
+
+    feather.read_table(file, memory_map=False).validate(full=True)
+    file.seek(0)
+    return pd.read_feather(file)
 
 
 def _magic_of(data: bytes) -> str:
@@ -158,7 +171,7 @@ def _unpacked(name: str, data: bytes, notes: list[str]) -> tuple[str, bytes]:
     elif form in DECOMPRESS:
         try:
             data = DECOMPRESS[form](data)
-        except (OSError, EOFError, lzma.LZMAError):
+        except DAMAGED:
             raise ValueError(f"{name} cannot be read: it is damaged ({form})") from None
     else:
         return name, data
@@ -175,14 +188,17 @@ def _zstd(name: str, data: bytes) -> bytes:
         import zstandard
     except ImportError:
         raise ValueError(f"{name} needs {NEEDS['zstd']}") from None
-    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    try:
+        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    except zstandard.ZstdError:
+        raise ValueError(f"{name} cannot be read: it is damaged (zstd)") from None
 
 
 def _member_of_zip(name: str, data: bytes, notes: list[str]) -> tuple[str, bytes]:
     """The only file in an archive; a workbook, which is an archive too, stays whole."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except zipfile.BadZipFile:
+    except DAMAGED:
         raise ValueError(f"{name} cannot be read: it is damaged (zip)") from None
     members = [each for each in archive.namelist() if not each.endswith("/")]
     if any(each.startswith("xl/") for each in members):
@@ -197,6 +213,8 @@ def _member_of_zip(name: str, data: bytes, notes: list[str]) -> tuple[str, bytes
         )
     try:
         inner = archive.read(members[0])
+    except DAMAGED:  # before RuntimeError, of which NotImplementedError is one
+        raise ValueError(f"{name} cannot be read: it is damaged (zip)") from None
     except RuntimeError:
         raise ValueError(f"{name} cannot be read: the archive has a password") from None
     notes.append(f"The file is {harmless(members[0])!r} in an archive (zip).")
@@ -244,7 +262,13 @@ class _TextFile:
         self.is_number = is_number
         self.notes = notes
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            data = data.decode("utf-16").encode()
+            try:
+                data = data.decode("utf-16").encode()
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{name} cannot be read: it begins as UTF-16, which byte "
+                    f"{error.start} is not"
+                ) from None
             notes.append("The text is in UTF-16.")
         self.data = data.removeprefix(b"\xef\xbb\xbf")
         self.first_lines = self.data[:200_000].decode("latin-1").splitlines()[:50]

@@ -124,6 +124,25 @@ def raised_as_download_error(url: str) -> Iterator[None]:
         raise DownloadError(f"{url}: {_reason(error)}; nothing was kept") from error
 
 
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Whatever a damaged file makes its reader raise becomes a ValueError that names it.
+
+    Examples
+    --------
+    >>> with named_in_errors(Path("data/psam_p08.csv")):
+    ...     int("x")
+    Traceback (most recent call last):
+        ...
+    ValueError: psam_p08.csv: invalid literal for int() with base 10: 'x'
+    """
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, EOFError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path.name}: {reason}") from error
+
+
 def _sha256(path: Path) -> str:
     """The checksum of a file."""
     with open(path, "rb") as file:

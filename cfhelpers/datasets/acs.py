@@ -17,8 +17,14 @@ import pandas as pd
 from pyarrow.parquet import read_schema
 
 from cfhelpers import paths
+from cfhelpers._checks import one_of
 from cfhelpers.datasets._dataset import Dataset, Source, choose_source, group_by
-from cfhelpers.datasets._files import fetch, local_folders, not_found
+from cfhelpers.datasets._files import (
+    fetch,
+    local_folders,
+    named_in_errors,
+    not_found,
+)
 from cfhelpers.datasets._formats import RENAMED, STATES, csv_name
 from cfhelpers.datasets._openml import fetch_table
 from cfhelpers.datasets.simulated import acs_files
@@ -32,6 +38,7 @@ URL = "https://www2.census.gov/programs-surveys/acs/data/pums"
 PAPER_STATES = tuple(state for state in STATES if state != "DC")
 PAPER_YEAR = 2018
 PAPER_HORIZON = "1-Year"
+HORIZONS = (PAPER_HORIZON, "5-Year")
 PAPER_ROWS = 1_664_500
 # ACSIncome of 2018 on OpenML, uploaded by fairlearn: rows that pass the filter, with the
 # state and the income in dollars.
@@ -130,6 +137,7 @@ def load(
     Dataset
     """
     _check_states(states)
+    one_of(horizon, "horizon", HORIZONS)
     chosen_source = choose_source(name, source, SOURCES[name])
     survey = int(year or PAPER_YEAR)
     if chosen_source == Source.OPENML:
@@ -371,11 +379,14 @@ def read(name: str, files: Mapping[str, Path]) -> tuple[pd.DataFrame, dict[str, 
     wanted = list(name_in_files.values())
     frames = []
     for path in files.values():
-        if _is_parquet(path):
-            frame = pd.read_parquet(path, columns=wanted)
-        else:
-            frame = pd.read_csv(path, usecols=wanted, skipinitialspace=True)
-        frames.append(frame[wanted].apply(pd.to_numeric).astype(np.float64))
+        with named_in_errors(path):
+            if _is_parquet(path):
+                frame = pd.read_parquet(path, columns=wanted)
+            else:
+                frame = pd.read_csv(path, usecols=wanted, skipinitialspace=True)
+            frame = frame[wanted].apply(pd.to_numeric).astype(np.float64)
+            _check_codes(frame)
+        frames.append(frame)
     raw = pd.concat(frames, ignore_index=True).set_axis(list(name_in_files), axis=1)
     columns = {}
     for feature in FEATURES[name]:
@@ -402,11 +413,26 @@ def _names_in_files(name: str, files: Iterable[Path]) -> dict[str, str]:
     return names
 
 
+def _check_codes(frame: pd.DataFrame) -> None:
+    """A ValueError for a code of sex, race or state that there is not."""
+    for name in ("SEX", "RAC1P", "ST"):
+        column = name if name in frame else RENAMED.get(name, name)
+        least, largest = OPENML_RANGES[name]
+        is_wrong = ~frame[column].between(least, largest).to_numpy()
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            found = frame[column].iloc[row]
+            raise ValueError(
+                f"{column} is {found:g} in row {row}; wanted {least} to {largest}"
+            )
+
+
 def _columns_of(path: Path) -> set[str]:
     """The names of a file's columns."""
-    if _is_parquet(path):
-        return set(read_schema(path).names)
-    return set(pd.read_csv(path, nrows=0).columns)
+    with named_in_errors(path):
+        if _is_parquet(path):
+            return set(read_schema(path).names)
+        return set(pd.read_csv(path, nrows=0).columns)
 
 
 def _is_parquet(path: Path) -> bool:

@@ -16,7 +16,12 @@ from cfhelpers.datasets._dataset import (
     symmetric,
     undirected,
 )
-from cfhelpers.datasets._files import fetch, local_folders, not_found
+from cfhelpers.datasets._files import (
+    fetch,
+    local_folders,
+    named_in_errors,
+    not_found,
+)
 from cfhelpers.datasets._formats import SIZES, STEMS, TARGET, pokec_names
 from cfhelpers.datasets.simulated import pokec_files
 
@@ -128,7 +133,38 @@ def _read_local(name: str) -> RawGraph:
 
 def users(path: Path, size: int | None = None) -> pd.DataFrame:
     """The user file, one row each; a ValueError says what is not as it should be."""
-    frame = pd.read_csv(path)
+    with named_in_errors(path):
+        frame = pd.read_csv(path)
+        _check_users(frame)
+    return _all_users(frame, size)
+
+
+def _check_users(frame: pd.DataFrame) -> None:
+    """A ValueError for what is no number, and for codes that there are not."""
+    for name in frame:
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            is_wrong = pd.to_numeric(frame[name], errors="coerce").isna().to_numpy()
+            row = int(is_wrong.argmax())
+            raise ValueError(
+                f"column {name} has {frame[name].iloc[row]!r} in row {row}; "
+                "wanted a number"
+            )
+    largest = {kind: len(names) - 1 for kind, names in GROUPS.items()}
+    largest[TARGET] = len(frame)  # as many fields of work as users would be too many
+    for name in [name for name in largest if name in frame]:
+        least = -99 if name == TARGET else 0  # below 0: unknown
+        is_wrong = ~frame[name].between(least, largest[name]).to_numpy()
+        is_wrong |= (frame[name] % 1 != 0).to_numpy()
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            raise ValueError(
+                f"{name} is {frame[name].iloc[row]:g} in row {row}; wanted a whole "
+                f"number from {least} to {largest[name]}"
+            )
+
+
+def _all_users(frame: pd.DataFrame, size: int | None) -> pd.DataFrame:
+    """The users, if every column and each of them is there."""
     absent = [name for name in ("user_id", *GROUPS, TARGET) if name not in frame]
     if absent:
         raise ValueError(f"user file: no column {', '.join(absent)}")
@@ -141,7 +177,9 @@ def users(path: Path, size: int | None = None) -> pd.DataFrame:
 
 def lines(path: Path, size: int | None = None) -> np.ndarray:
     """The relationship file: pairs of user ids, int64 (lines, 2)."""
-    pairs = pd.read_csv(path, sep=r"\s+", header=None).to_numpy(dtype=np.int64)
+    with named_in_errors(path):
+        table = pd.read_csv(path, sep=r"\s+", header=None)
+        pairs = table.to_numpy(dtype=np.int64)
     is_whole = size is None or len(pairs) == size
     if not is_whole or pairs.shape[1] != 2:
         raise ValueError(

@@ -61,7 +61,9 @@ def save_rows(rows: pd.DataFrame) -> Path:
     ((profile, dataset, attribute, split),) = rows[place].drop_duplicates().to_numpy()
     path = rows_path(profile, dataset, attribute, split)
     with paths.atomic_write(path) as unfinished:
-        rows.to_parquet(unfinished, index=False, compression="zstd")
+        rows.to_parquet(
+            unfinished, index=False, compression="zstd", write_page_checksum=True
+        )
     return path
 
 
@@ -83,7 +85,7 @@ def read_stored(path: Path, key: str, n_rows: int) -> pd.DataFrame | None:
         another number of rows.
     """
     try:
-        rows = pd.read_parquet(path)
+        rows = pd.read_parquet(path, page_checksum_verification=True)
         is_own = len(rows) == n_rows and (rows["key"] == key).all()
     except Exception:  # absent or damaged, in whatever way: computed again
         return None
