@@ -1,11 +1,16 @@
 """Pokec in FairGNN's raw format, the real graph without profiles, simulated users."""
 
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from conftest import flat
-from sklearn.decomposition import TruncatedSVD
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from cfhelpers.datasets import load_dataset, pokec, simulated, split
 from cfhelpers.datasets.truth import pokec_truth
@@ -134,27 +139,58 @@ def test_structural_features_know_nothing_of_the_labels(home):
         np.savez(home / "pokec/pokec_n.npz", row=row, col=col, label=label, **arrays)
         features.append(load_dataset("pokec_n", "local").X)
     pd.testing.assert_frame_equal(*features)
-    assert {"gender", "neighbours_gender", "spectral_31"} <= set(features[0])
+    assert {"gender", "neighbours_gender", "coordinate_31"} <= set(features[0])
 
 
-def test_structural_features_are_computed_by_one_thread(home, monkeypatch):
-    threads = []
-    embed = TruncatedSVD.fit_transform
-
-    def recorded(*arguments):
-        threads.extend(pool["num_threads"] for pool in threadpool_info())
-        return embed(*arguments)
-
-    monkeypatch.setattr(TruncatedSVD, "fit_transform", recorded)
+def two_communities(size=60):
+    """Two circles with chords, one friendship between them, and a user without any."""
     rng = np.random.default_rng(0)
-    profile = {name: rng.integers(0, 2, 100) for name in ("region", "gender", "AGE")}
-    row = np.arange(99)
-    (home / "pokec").mkdir(parents=True, exist_ok=True)
-    path = home / "pokec/pokec_n.npz"
-    np.savez(path, row=row, col=row + 1, label=rng.integers(-1, 4, 100), **profile)
-    with threadpool_limits(2):
-        load_dataset("pokec_n", "local")
-    assert set(threads) == {1}
+    chords = rng.integers(0, size, (2, 4 * size))
+    around = np.stack([np.arange(size), np.roll(np.arange(size), 1)])
+    circle = np.hstack([around, chords])
+    edges = np.hstack([circle, circle + size, [[0], [size]]])
+    ones = np.ones(edges.shape[1])
+    one_way = sp.coo_array((ones, edges), (2 * size + 1, 2 * size + 1))
+    adjacency = (one_way + one_way.T).tocsr()
+    adjacency.setdiag(0)
+    adjacency.eliminate_zeros()
+    adjacency.data[:] = 1
+    return adjacency
+
+
+def test_coordinates_are_alike_within_a_community():
+    at = pokec._coordinates(two_communities(), 32)
+    alike = at[:-1] @ at[:-1].T
+    within = np.mean([alike[:60, :60].mean(), alike[60:, 60:].mean()])
+    assert within > 0.9
+    assert alike[:60, 60:].mean() < 0
+
+
+def test_coordinates_of_a_user_without_friends_are_zero():
+    at = pokec._coordinates(two_communities(), 8)
+    assert not at[-1].any()
+    np.testing.assert_allclose(np.linalg.norm(at[:-1], axis=1), 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["Prescott", "Haswell"])
+def test_coordinates_do_not_depend_on_the_processor(kernel):
+    code = (
+        "import hashlib, sys; sys.path.insert(0, 'tests');"
+        "from test_datasets_pokec import two_communities;"
+        "from cfhelpers.datasets import pokec;"
+        "at = pokec._coordinates(two_communities(), 32);"
+        "print(hashlib.sha256(at.tobytes()).hexdigest())"
+    )
+    here = pokec._coordinates(two_communities(), 32)
+    there = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[1],
+        env=os.environ | {"OPENBLAS_CORETYPE": kernel},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert there.stdout.strip() == hashlib.sha256(here.tobytes()).hexdigest()
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def tidy(
     dataset="credit", attribute="age", score="aps", data="the paper's", splits=2, **values
 ):
     """Tidy rows of one setting; a value may be a list, one per split."""
-    source = {"the paper's": "bundled", "other": "local", "simulated": "simulated"}[data]
+    source = {"the paper's": "bundled", "simulated": "simulated"}.get(data, "local")
     setting = {
         "source": source,
         "records": "some",
@@ -778,9 +778,24 @@ def test_unknown_tables_and_data_are_told(reported):
         )
     with pytest.raises(
         ValueError,
-        match="rows: found the data 'real'; wanted one of the paper's, other, simulated",
+        match="rows: found the data 'real'; wanted one of the paper's, other, former",
     ):
         scorecard.scorecard(reported, tidy().assign(data="real"), NOTHING)
+
+
+def test_a_former_model_is_compared_with_nothing_and_its_number_is_told(reported):
+    former = like_the_paper(reported, "tab:pokec_n_di_all", "former model")
+    simulated = like_the_paper(reported, "tab:pokec_n_di_all", "simulated")
+    rows = pd.concat([former, simulated])
+    card = scorecard.scorecard(reported, rows, NOTHING)
+    own = card[card["table"] == "tab:pokec_n_di_all"]
+    assert set(own["status"]) == {"not run"}
+    assert own[["ours", "sd", "difference", "low", "high"]].isna().all(axis=None)
+    assert (own["splits"] == 0).all()
+    first = own.iloc[0]
+    told = f"the present model was not run; a former one gave {first['paper']:.3f}"
+    assert first["reason"].startswith(told)
+    assert "former" not in card
 
 
 def test_runs_are_read_from_every_profile_as_far_as_they_were_made(tmp_path, monkeypatch):

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfhelpers import paths
+from cfhelpers.study import stored_rows
 from cfhelpers.study.stored_rows import add_rows, own_rows
 
 COLUMNS = ["model", "split", "heads", "value", "key"]
@@ -98,3 +100,46 @@ def test_a_failed_write_leaves_the_file(path, monkeypatch):
         add_rows(path, rows_of("gat"), ["model"])
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_rows_of_a_former_model_are_told_apart_until_they_are_run_again(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    rows = pd.DataFrame(
+        {
+            "dataset": "pokec_n",
+            "attribute": "region",
+            "data": "other",
+            "records": "real, 66,569 rows",
+            "profile": "paper",
+            "model": "gcn",
+            "parameters": "{}",
+            "guarantee": "none",
+            "training_split": [0],
+            "key": "0123456789abcdef0123",
+        }
+    )
+    stored_rows.save_rows(rows)
+    stored_rows.save_rows(rows.assign(training_split=1))
+    assert stored_rows.former_keys() == frozenset()
+    assert len(stored_rows.load_training_rows()) == 2
+
+    former = pd.DataFrame({"rows": ["one"], "key": rows["key"], "why": ["settings"]})
+    former.to_csv(tmp_path / stored_rows.FORMER_FILE, index=False)
+    found = stored_rows.load_rows()
+    assert found["data"].tolist() == ["former model"]
+    assert found["records"].tolist() == ["real, 66,569 rows, a former model"]
+    assert stored_rows.load_training_rows().empty
+
+    stored_rows.save_rows(rows.assign(key="another"))
+    assert stored_rows.load_rows()["data"].tolist() == ["other"]
+    with pytest.warns(UserWarning, match="pokec_n_region_1.parquet: left out"):
+        assert len(stored_rows.load_training_rows()) == 1
+
+
+def test_every_row_that_is_named_as_former_says_why():
+    former = pd.read_csv(paths.RESULTS / stored_rows.FORMER_FILE, dtype=str)
+    assert list(former) == ["rows", "key", "why"]
+    assert former["why"].str.len().gt(20).all()
+    assert former["key"].str.fullmatch("[0-9a-f]{20}").all()

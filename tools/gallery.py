@@ -19,6 +19,7 @@ from cfhelpers.paths import PROFILES, atomic_write
 from cfhelpers.study import experiments
 from cfhelpers.study.names import DataKind
 from cfhelpers.study.scorecard import STATUSES
+from cfhelpers.study.stored_rows import told_if_former
 from cfhelpers.study.tables import DATASETS
 
 HEAD = (
@@ -34,6 +35,7 @@ SAVE = re.compile(r"""plots\.save\([^,]+,\s*["']([\w-]+)["']""")
 RECORDS = {
     DataKind.PAPERS: "real records, the paper's",
     DataKind.OTHER: "real records, not the paper's",
+    DataKind.FORMER: "real records, a former model",
     DataKind.SIMULATED: "simulated records",
 }
 COLUMNS = [
@@ -117,7 +119,7 @@ def records(row: dict[str, str], profile: str, root: Path) -> list[str]:
     for run in runs:
         path = root / "results" / "runs" / profile / f"{run}.parquet"
         if path.exists():
-            found |= set(pd.read_parquet(path, columns=["data"])["data"])
+            found |= set(told_if_former(pd.read_parquet(path))["data"])
     return [f"{profile} profile", *sorted(RECORDS[DataKind(data)] for data in found)]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,9 @@ from cfhelpers.datasets._files import (
 )
 from cfhelpers.datasets._formats import SIZES, STEMS, TARGET, pokec_names
 from cfhelpers.datasets.simulated import pokec_files
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 __all__ = [
     "GROUPS",
@@ -219,23 +223,21 @@ def read(users_path: Path, lines_path: Path) -> RawGraph:
 def read_graph(path: Path, dimensions: int = 32) -> RawGraph:
     """Users and edges of the real graph, with features from edges and profiles.
 
-    Features are the profile, the degree, the mean of both over the neighbours, and a
-    spectral embedding; none knows of the labels.
+    Features are the profile, the degree, the mean of both over the neighbours, and
+    coordinates in the graph (`_coordinates`); none knows of the labels.
 
     Parameters
     ----------
     path : Path
         An npz file with row, col (edges), label and the columns of the profile.
     dimensions : int
-        Of the embedding.
+        How many coordinates.
 
     Returns
     -------
     RawGraph
     """
     import scipy.sparse as sp
-    from sklearn.decomposition import TruncatedSVD
-    from threadpoolctl import threadpool_limits
 
     with np.load(path) as arrays:
         profile = {key: arrays[key] for key in arrays if key not in ("row", "col")}
@@ -251,19 +253,43 @@ def read_graph(path: Path, dimensions: int = 32) -> RawGraph:
         root_inverse @ (root_inverse @ (adjacency @ X.to_numpy())),
         columns=[f"neighbours_{name}" for name in X],
     )
-    normalised = root_inverse @ adjacency @ root_inverse
-    with threadpool_limits(1):  # with more threads the embedding is another one
-        embedding = TruncatedSVD(dimensions, random_state=0).fit_transform(normalised)
-    spectral = pd.DataFrame(
-        embedding * np.sqrt(len(X)),
-        columns=[f"spectral_{place}" for place in range(dimensions)],
+    coordinates = pd.DataFrame(
+        _coordinates(adjacency, dimensions),
+        columns=[f"coordinate_{place}" for place in range(dimensions)],
     )
     return RawGraph(
-        pd.concat([X, neighbours, spectral, label], axis=1),
+        pd.concat([X, neighbours, coordinates, label], axis=1),
         edges,
         missing=("most profile features",),
         notes=(f"features from the graph in {path.name}",),
     )
+
+
+def _coordinates(
+    adjacency: "sp.csr_array", dimensions: int, steps: int = 16, seed: int = 0
+) -> np.ndarray:
+    """Where each user is in the graph: alike for users whose long walks meet.
+
+    Each user starts with random signs and takes the mean of the neighbours, many times;
+    what all users have in common is taken off, and each row is brought to length 1. An
+    embedding by singular vectors would spend most of its columns on the few users outside
+    the largest component, and would be another one on another processor. These sums are
+    rounded to four places, so that a last bit does not matter.
+    """
+    import scipy.sparse as sp
+
+    degrees = adjacency.sum(axis=1, dtype=np.float64)
+    mean_of_neighbours = sp.diags_array(1 / np.maximum(degrees, 1)) @ adjacency
+    share = degrees / max(degrees.sum(), 1)
+    signs = np.random.default_rng(seed).integers(0, 2, (len(degrees), dimensions))
+    at = 2.0 * signs - 1
+    for _ in range(steps):
+        at = mean_of_neighbours @ at
+        at -= share @ at
+    at[degrees == 0] = 0
+    length = np.linalg.norm(at, axis=1, keepdims=True)
+    tiny = np.finfo(np.float64).tiny
+    return np.round(at / np.maximum(length, tiny), 4)
 
 
 def prepare(

@@ -67,6 +67,7 @@ COUNT_LINES = {
     ),
 }
 N_LINES = max(map(len, COUNT_LINES.values()))
+MARKED = (DataKind.SIMULATED, DataKind.FORMER)  # told across a panel
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:
@@ -97,7 +98,7 @@ def authors_means(rows: pd.DataFrame, column: str = "metric") -> pd.DataFrame:
     -------
     DataFrame
         By cluster and c: efficiency, disparity, base_efficiency and base_disparity. Empty
-        for simulated records: no number of the paper stands beside theirs.
+        for simulated records and former models: nothing is compared with theirs.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def authors_means(rows: pd.DataFrame, column: str = "metric") -> pd.DataFrame:
     """
     keys = ["dataset", "attribute", "classwise", "score", "metric", "c"]
     stored = authors.runs().round({"c": 6})
-    if is_simulated(rows):
+    if rows["data"].isin(MARKED).any():
         stored = stored.head(0)
     asked = rows[keys].round({"c": 6}).drop_duplicates()
     names = [*QUANTITIES, *(f"base_{quantity}" for quantity in QUANTITIES)]
@@ -342,21 +343,22 @@ def fit_gaps(axes: list[Axes]) -> None:
 
 
 def mark_simulated(ax: Axes, rows: pd.DataFrame) -> None:
-    """The word "simulated" across a panel, if its records are.
+    """The word "simulated" across a panel, if its records are; or "former model".
 
     Parameters
     ----------
     ax : Axes
     rows : DataFrame
     """
-    if is_simulated(rows):
+    marked = [kind for kind in MARKED if rows["data"].eq(kind).any()]
+    if marked:
         figure = ax.get_figure(root=True)
         assert figure is not None
         inches = ax.get_position().width * figure.get_size_inches()[0]
         ax.text(
             0.5,
             0.5,
-            "simulated",
+            str(marked[0]),
             transform=ax.transAxes,
             rotation=10,
             fontsize=min(58, 13 * inches),

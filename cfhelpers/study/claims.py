@@ -21,7 +21,7 @@ from cfhelpers import fairness, paths
 from cfhelpers.control import Guarantee
 from cfhelpers.study import authors, base_models, counts
 from cfhelpers.study.judging import ROUNDING, prediction_interval
-from cfhelpers.study.names import Arm, DataKind
+from cfhelpers.study.names import DATASETS, Arm, DataKind
 
 ENOUGH = 3  # with fewer training splits the interval is over re-splits
 RUN = ["dataset", "attribute", "data", "records", "profile", "model"]
@@ -176,6 +176,7 @@ class Measured:
     high: float
     over: str
     records: str
+    lacking: tuple[str, ...] = ()  # datasets that the claim is about and were not run
 
     @property
     def is_missing(self) -> bool:
@@ -201,7 +202,7 @@ def our_settings(rows: pd.DataFrame) -> pd.DataFrame:
     columns = [*RUN, *SETTING[2:], "unit", "over", *MEANS]
     if not len(rows):
         return pd.DataFrame(columns=[*columns, "changed_runs", "changed_beyond"])
-    is_real = rows["data"] != DataKind.SIMULATED
+    is_real = rows["data"].isin([DataKind.PAPERS, DataKind.OTHER])
     rows = rows[is_real & (rows["guarantee"] == Guarantee.NONE)]
     if "training_split" not in rows:
         rows = rows.assign(training_split=0)
@@ -309,7 +310,7 @@ def batch_gcp_settings(rows: pd.DataFrame) -> pd.DataFrame:
         columns += [f"{prefix}efficiency", f"{prefix}disparity"]
     if not len(rows):
         return pd.DataFrame(columns=columns)
-    is_real = rows["data"] != DataKind.SIMULATED
+    is_real = rows["data"].isin([DataKind.PAPERS, DataKind.OTHER])
     rows = rows[is_real & (rows["scored_on"] == "fixed label")]
     table = rows.loc[rows["arm"] == Arm.CF, [*keys, "c", "efficiency", "disparity"]]
     for arm, prefix in names.items():
@@ -335,7 +336,7 @@ def group_settings(rows: pd.DataFrame) -> pd.DataFrame:
     if not len(rows):
         return pd.DataFrame(columns=[*columns, "unit", "over"])
     is_wanted = (rows["arm"] == Arm.BATCH_GCP) & (rows["metric"] == "group_coverage")
-    is_real = rows["data"] != DataKind.SIMULATED
+    is_real = rows["data"].isin([DataKind.PAPERS, DataKind.OTHER])
     table = rows.loc[is_wanted & is_real, columns]
     return table.assign(unit=table["split"], over="re-splits of one model")
 
@@ -429,7 +430,16 @@ def measure(claim: Claim, source: Source, settings: pd.DataFrame) -> Measured:
         return missing
     low, high = np.clip(prediction_interval(known), *claim.limits)
     over = f"{len(known)} {' and '.join(sorted(set(chosen['over'])))}"
-    return Measured(float(known.mean()), float(low), float(high), over, _records(chosen))
+    there = set(chosen["dataset"])
+    lacking = [name for name in wanted.get("dataset", ()) if name not in there]
+    return Measured(
+        value=float(known.mean()),
+        low=float(low),
+        high=float(high),
+        over=over,
+        records=_records(chosen),
+        lacking=tuple(lacking),
+    )
 
 
 def select(settings: pd.DataFrame, wanted: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
@@ -530,10 +540,13 @@ def _reason(claim: Claim, found: Measured) -> str:
     if found.is_missing:
         return f"No numbers: {claim.lacks or f'{claim.sources[0]} have none for it'}."
     words = f"{_capitalised(claim.statistic)} is {_value_words(claim, found)}"
+    told = f"{words}; {claim.needs} is needed"
     verdict = claim.verdict(found.low, found.high)
     if verdict == Verdict.CANNOT_TELL:
-        return f"{words}; {claim.needs} is needed, and the interval has both sides of it."
-    return f"{words}; {claim.needs} is needed."
+        told += ", and the interval has both sides of it"
+    if found.lacking:
+        told += f"; not run: {', '.join(DATASETS[name] for name in found.lacking)}"
+    return f"{told}."
 
 
 def _value_words(claim: Claim, found: Measured) -> str:

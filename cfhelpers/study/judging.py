@@ -210,7 +210,7 @@ def judge(card: pd.DataFrame) -> pd.DataFrame:
         paper's number lies within the interval; `within_tolerance`, by the older rule;
         `status`, the first word that applies:
 
-        - not run: there are no rows;
+        - not run: there are no rows, or only those of a former model;
         - simulated: never compared;
         - untraceable: RAPS, which the released code cannot run (erratum 7);
         - other records: real, of another year or with fewer features; not judged;
@@ -231,7 +231,7 @@ def judge(card: pd.DataFrame) -> pd.DataFrame:
     difference = card["ours"] - card["paper"]
     same = (conclusions(card, "paper") == conclusions(card, "ours")).all(axis=1)
     words = {
-        "not run": card["data"].isna(),
+        "not run": card["data"].isna() | (card["data"] == DataKind.FORMER),
         "simulated": card["data"] == DataKind.SIMULATED,
         "untraceable": card["score"] == "raps",
         "other records": card["data"] == DataKind.OTHER,

@@ -10,6 +10,7 @@ class DataKind(StrEnum):
 
     PAPERS = "the paper's"
     OTHER = "other"  # real, of another year or with fewer features
+    FORMER = "former model"  # real, by a model or on features that have been replaced
     SIMULATED = "simulated"
 
 

@@ -175,7 +175,7 @@ def scorecard(
     on_true_label = wanted.assign(quantity=TRUE_LABEL)
     true_label = on_true_label.merge(numbers, how="left", on=SETTING)["ours"]
     card["reason"] = _reasons(card, true_label, errata)
-    return _rounded(card)
+    return _rounded(card.drop(columns="former"))
 
 
 def bars(
@@ -252,6 +252,7 @@ def _judged_cf(
     card = judge(_beside(card, wanted, values, _intervals(training_rows)))
     nothing = pd.Series(np.nan, card.index)
     card["reason"] = _reasons(card, nothing, errata)
+    card = card.drop(columns="former")
     return card[card["arm"] == Arm.CF].reset_index(drop=True)
 
 
@@ -285,7 +286,10 @@ def _beside(
     values: pd.DataFrame,
     intervals: pd.DataFrame,
 ) -> pd.DataFrame:
-    """The card with our numbers and their intervals; no difference to simulated ones."""
+    """The card with our numbers and their intervals; no difference to simulated ones.
+
+    A number of a former model stands apart, in the column `former`.
+    """
     ours = wanted.merge(
         our_numbers(values), how="left", on=SETTING, validate="many_to_one"
     )
@@ -294,7 +298,11 @@ def _beside(
     spread = of_run.merge(intervals, how="left", on=keys, validate="many_to_one")
     is_real = ours["data"].isin([DataKind.PAPERS, DataKind.OTHER])
     spread = spread.where(is_real)
-    return card.join(ours[["ours", "sd", *MADE_BY]]).assign(
+    is_former = ours["data"] == DataKind.FORMER
+    ours = ours.assign(former=ours["ours"].where(is_former))
+    measured = ["ours", "sd", "splits"]
+    ours[measured] = ours[measured].mask(is_former)
+    return card.join(ours[["ours", "sd", "former", *MADE_BY]]).assign(
         splits=ours["splits"].fillna(0).astype(int),
         training_splits=spread["training_splits"].fillna(0).astype(int),
         low=spread["low"].astype(float),
@@ -345,9 +353,11 @@ def _reasons(
     has_interval = card["low"].notna()
     is_inside = card["inside"].fillna(False).astype(bool)
     is_open = status.isin(["close", "differs"])
+    is_former = card["former"].notna()
     causes = _tested_causes(card, errata)
     notes: list[tuple[str | pd.Series, pd.Series]] = [
-        ("no rows: make or make paper makes them", status == "not run"),
+        ("no rows: make or make paper makes them", (status == "not run") & ~is_former),
+        (_former_words(card["former"]), is_former),
         (UNEXPLAINED, is_open & (causes == "")),
         (causes, is_open),
         ("ours is undefined on every split", is_open & card["ours"].isna()),
@@ -423,6 +433,15 @@ def _cause(line: Mapping[Any, Any], paper: float) -> str:
         verb = "holds" if low - ROUNDING <= paper <= high + ROUNDING else "lacks"
         text += f", and its interval then, {low:.3f} to {high:.3f}, {verb} the paper's"
     return f"{text} (errata.csv: {line['row']})"
+
+
+def _former_words(former: pd.Series) -> pd.Series:
+    """What a model gave that has been replaced, in words."""
+    words = [
+        f"the present model was not run; a former one gave {value:.3f}"
+        for value in former
+    ]
+    return pd.Series(words, former.index, dtype=object)
 
 
 def _true_label_words(true_label: pd.Series) -> pd.Series:

@@ -2,7 +2,8 @@
 
 A file holds the rows of one dataset, one attribute and one training split. The rows of
 training split 0 are in results/runs/<profile>; those of the others, by the paper's rule
-alone, in results/runs/<profile>/training.
+alone, in results/runs/<profile>/training. Rows of a model that has been replaced since
+are named in results/former_models.csv, until the present one has been run.
 """
 
 import warnings
@@ -14,6 +15,8 @@ import pandas as pd
 from cfhelpers import paths
 from cfhelpers.control import Guarantee
 from cfhelpers.study.names import RUNS, DataKind
+
+FORMER_FILE = "former_models.csv"
 
 
 def rows_path(
@@ -161,7 +164,8 @@ def load_rows(
     Returns
     -------
     DataFrame
-        Of training split 0.
+        Of training split 0. Of a former model, `data` says so, and so do the words of
+        `records`.
 
     Examples
     --------
@@ -175,7 +179,7 @@ def load_rows(
             path = rows_path(one_profile, name, by)
             is_wanted = dataset in (None, name) and attribute in (None, by)
             if is_wanted and path.exists():
-                parts.append(pd.read_parquet(path))
+                parts.append(told_if_former(pd.read_parquet(path)))
     if not parts:
         command = "make paper" if profile == "paper" else "make"
         raise FileNotFoundError(
@@ -183,6 +187,54 @@ def load_rows(
             f"`{command}` makes them"
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def former_keys() -> frozenset[str]:
+    """The keys of stored rows whose model, or its features, have been replaced since.
+
+    What they measured is true of a model that nobody can train any more with this code.
+    So they are shown as what they are, and compared with nothing.
+
+    Returns
+    -------
+    frozenset of str
+        The column `key` of results/former_models.csv; its column `why` is for readers.
+
+    Examples
+    --------
+    >>> all(len(key) == 20 for key in former_keys())
+    True
+    """
+    path = paths.RESULTS / FORMER_FILE
+    if not path.exists():
+        return frozenset()
+    return frozenset(pd.read_csv(path, dtype=str)["key"])
+
+
+def told_if_former(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose `data` and `records` say which of them are of a former model.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Of `experiments.run`.
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"key": ["0"], "data": ["other"], "records": ["real"]})
+    >>> told_if_former(rows)["data"].tolist()  # no key is as short as this
+    ['other']
+    """
+    if "key" not in rows:
+        return rows
+    is_former = rows["key"].isin(former_keys())
+    records = rows["records"].mask(is_former, rows["records"] + ", a former model")
+    data = rows["data"].mask(is_former, str(DataKind.FORMER))
+    return rows.assign(data=data, records=records)
 
 
 def load_training_rows(
@@ -200,8 +252,8 @@ def load_training_rows(
     DataFrame
         The column `training_split` tells them apart. Of several profiles the one with
         the most training splits is taken. A file of another model or of other records
-        than those of training split 0 is left out, with a warning. Empty where nothing
-        is stored.
+        than those of training split 0 is left out, with a warning; rows of a former model
+        are left out. Empty where nothing is stored.
 
     Examples
     --------
@@ -227,11 +279,11 @@ def _all_splits(profile: str, dataset: str, attribute: str) -> list[pd.DataFrame
         return []
     pattern = rows_path(profile, dataset, attribute, 1).name.replace("_1.", "_[0-9]*.")
     others = sorted((first.parent / "training").glob(pattern))
-    rows = pd.read_parquet(first)
+    rows = told_if_former(pd.read_parquet(first))
     made_of = _made_of(rows)
     parts = [rows]
     for path in others:
-        rows = pd.read_parquet(path)
+        rows = told_if_former(pd.read_parquet(path))
         seed = int(path.stem.rpartition("_")[2])
         if _made_of(rows) == made_of and (rows["training_split"] == seed).all():
             parts.append(rows)
@@ -244,7 +296,7 @@ def _all_splits(profile: str, dataset: str, attribute: str) -> list[pd.DataFrame
     wanted = []
     for rows in parts:
         is_wanted = rows["guarantee"] == Guarantee.NONE
-        is_wanted &= rows["data"] != DataKind.SIMULATED
+        is_wanted &= rows["data"].isin([DataKind.PAPERS, DataKind.OTHER])
         wanted.append(rows[is_wanted])
     return [rows for rows in wanted if len(rows)]
 

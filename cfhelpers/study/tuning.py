@@ -30,7 +30,7 @@ from cfhelpers.study.spaces import KINDS, SPACES, Space, draw, edges_of, space, 
 
 __all__ = ["SPACES", "space", "table", "trials_path", "tune"]
 
-RUNGS = (30, 100, 500)  # epochs of a graph model
+RUNGS = (20, 60, 300)  # epochs of a graph model
 KEPT_SHARE = 3  # of so many settings one goes on to the next rung
 TRIAL = ["setting", "seed", "epochs"]  # what tells a trial from the others of a search
 MEASURED = {
