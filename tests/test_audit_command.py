@@ -331,3 +331,12 @@ def test_a_wheel_in_a_clean_environment_has_the_command(people, tmp_path):
     )
     assert again.returncode == 2
     assert again.stderr == "cfhelpers audit: gone.csv: there is no such file\n"
+
+
+def test_a_pipe_is_not_replaced_by_a_file(people, tmp_path, capsys):
+    path, _ = people
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert command.main(["audit", str(path), "--json", str(pipe)]) == 2
+    assert "is a device or a pipe; wanted a file" in capsys.readouterr().err
+    assert pipe.is_fifo()
