@@ -272,3 +272,12 @@ def test_a_group_named_as_code_is_text_everywhere(people, tmp_path, capsys):
         raw = table.read_text(encoding="utf-8")
         for line in raw.splitlines():
             assert not line.startswith("=") and ",=" not in line and ',"=' not in line
+
+
+def test_a_pipe_is_not_replaced_by_a_file(people, tmp_path, capsys):
+    path, _ = people
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert command.main(["audit", str(path), "--json", str(pipe)]) == 2
+    assert "is a device or a pipe; wanted a file" in capsys.readouterr().err
+    assert pipe.is_fifo()

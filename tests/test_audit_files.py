@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import lzma
+import warnings
 import zipfile
 
 import numpy as np
@@ -292,6 +293,7 @@ REFUSED = {
     ),
     "a damaged gzip": ("a.gz", gzip.compress(PLAIN_CSV)[:60], {}, "damaged"),
     "a damaged parquet": ("a.parquet", b"PAR1 and no more", {}, "cannot be read"),
+    "a PDF": ("a.csv", b"%PDF-1.4\n1 0 obj\n", {}, "looks like a PDF file"),
     "an old workbook": ("a.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 99, {}, "a.xls is an Ex"),
     "a pickle": ("a.pkl", b"\x80\x04", {}, "a pickle file; CSV, parquet, feather and"),
     "an SPSS file": ("a.sav", b"$FL2", {}, "an SPSS file; CSV"),
@@ -547,6 +549,54 @@ def test_a_workbook_names_what_it_needs(tmp_path, monkeypatch):
     monkeypatch.setattr(pd, "read_excel", is_absent)
     with pytest.raises(ValueError, match=r"needs openpyxl: .*, or save it as CSV$"):
         audit_file(path, **HALF)
+
+
+def test_a_letter_whose_bytes_hold_a_line_break_of_latin_1_is_a_letter(file):
+    path = file(csv(BOTH.rename(columns={"group": "Ålder"})))
+    assert audit_file(path, groups="Ålder", **HALF).audits["Ålder"]
+
+
+def test_a_line_that_is_too_short_is_said(file):
+    lines = csv(BOTH[["p_0", "p_1", "y", "group"]]).splitlines()
+    lines[-1] = lines[-1].rpartition(b",")[0]
+    found = audit_file(file(b"\n".join(lines)), **HALF)
+    assert found.reading[0] == (
+        f"Line {len(lines)} has 3 entries where the header has 4: those that are "
+        "absent count as empty."
+    )
+    lines[-2] = lines[-2].rpartition(b",")[0]
+    found = audit_file(file(b"# made by hand, in May\n" + b"\n".join(lines)), **HALF)
+    sentence = found.reading[1]
+    assert sentence.startswith(f"Line {len(lines)} has") and "1 other line" in sentence
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+def test_the_scale_of_weights_does_not_matter(file, scale):
+    weighted = BOTH.assign(w=np.where(np.arange(len(BOTH)) % 2 == 0, scale, 2 * scale))
+    with warnings.catch_warnings(action="error"):
+        found = audit_file(file(csv(weighted)), weights="w", **HALF)
+    assert found.weights.effective == pytest.approx(36)
+    assert found.audits["group"].table["coverage"].tolist() == pytest.approx([0.8, 0.4])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"cutoff": "abc"}, "cutoff: found 'abc'; wanted a number"),
+        ({"cutoff": "0.1,0.2,0.3"}, "cutoff: found 3 numbers; wanted one, or one for"),
+        ({"threshold": "nan"}, "threshold: found 'nan'; wanted a number"),
+        ({"seed": -1}, "seed: found -1; wanted a number from 0 on"),
+        ({"min_group": -4}, "min_group: found -4; wanted a number from 0 on"),
+    ],
+)
+def test_an_option_is_refused_by_its_name(file, options, message):
+    with pytest.raises(ValueError, match=message):
+        audit_file(file(csv(BOTH)), **options)
+
+
+def test_a_threshold_below_every_score_is_told_as_what_it_is(file):
+    found = audit_file(file(csv(BOTH)), threshold=-3)
+    assert found.rule == "No label is in any set: the threshold is below every score."
 
 
 def test_the_matrix_has_more_than_eighty_files():

@@ -434,6 +434,8 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     ValueError: compare: last.json is not the JSON document of an audit
     """
     file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"compare: {file} is a folder; wanted a file")
     if not file.is_file():
         raise ValueError(f"compare: {file}: there is no such file")
     try:

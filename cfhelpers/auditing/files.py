@@ -1,6 +1,7 @@
 """The audit of a file of predictions, by every group column, and what would mend it."""
 
 import datetime
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -653,6 +654,9 @@ def audit_file(
     alpha = as_fraction(alpha, "alpha")
     delta = as_fraction(delta, "delta")
     confidence = as_fraction(confidence, "confidence")
+    for name, whole in (("seed", seed), ("min_group", min_group)):
+        if whole < 0:
+            raise ValueError(f"{name}: found {whole}; wanted a number from 0 on")
     predictions = load_predictions(
         path,
         label,
@@ -744,10 +748,14 @@ def _make_sets(
     if predictions.kind in (SETS, DECISIONS):
         _refuse_thresholds(predictions.kind, thresholds, cutoffs)
         return _Made(predictions.values.astype(bool))
+    n_labels = len(predictions.label_names)
     if cutoffs:
         if thresholds:
             raise ValueError("cutoff: wanted either a cut-off or a threshold, not both")
-        thresholds = _thresholds_of_cutoffs(cutoffs, predictions.kind, score)
+        values = _numbers_given(cutoffs, "cutoff", n_labels)
+        thresholds = _thresholds_of_cutoffs(values, predictions.kind, score)
+    elif thresholds:
+        thresholds = _numbers_given(thresholds, "threshold", n_labels)
     scores = _label_scores(predictions, score, seed)
     is_conformal = not thresholds
     if is_conformal:
@@ -757,18 +765,36 @@ def _make_sets(
     return _Made(_sets_at(scores, found), scores, found, is_conformal)
 
 
-def _thresholds_of_cutoffs(cutoffs: list[Any], kind: str, score: str) -> list[float]:
+def _numbers_given(items: list[Any], option: str, n_labels: int) -> list[float]:
+    """The numbers of an option: one, or one per label."""
+    if len(items) not in (1, n_labels):
+        raise ValueError(
+            f"{option}: found {len(items)} numbers; wanted one, or one for each of the "
+            f"{n_labels} labels"
+        )
+    values = []
+    for item in items:
+        try:
+            value = float(item)
+        except (TypeError, ValueError):
+            value = math.nan
+        if math.isnan(value):
+            raise ValueError(f"{option}: found {item!r}; wanted a number")
+        values.append(value)
+    return values
+
+
+def _thresholds_of_cutoffs(cutoffs: list[float], kind: str, score: str) -> list[float]:
     """Cut-offs of probabilities as thresholds of 1 - p."""
     if kind != PROBABILITIES or score != "tps":
         raise ValueError(
             f"cutoff: found {kind} and the score {score!r}; a cut-off goes with "
             "probabilities and the score 'tps'"
         )
-    values = as_float_column(cutoffs, "cutoff")
-    for value in values:
+    for value in cutoffs:
         if not 0 <= value <= 1:
             raise ValueError(f"cutoff: found {value:g}; wanted a probability, 0 to 1")
-    return [1 - value + HAIR for value in values.tolist()]
+    return [1 - value + HAIR for value in cutoffs]
 
 
 def _refuse_thresholds(kind: str, thresholds: list[Any], cutoffs: list[Any]) -> None:
@@ -865,6 +891,8 @@ def _rule(predictions: Predictions, made: _Made, alpha: float, score: str) -> st
     assert made.threshold is not None
     names = predictions.label_names
     values = np.broadcast_to(made.threshold, len(names))
+    if predictions.kind == PROBABILITIES and (values < 0).all():
+        return "No label is in any set: the threshold is below every score."
     what = "score"
     side = "at most"
     if predictions.kind == PROBABILITIES and score == "tps":

@@ -241,6 +241,8 @@ def _form_of(name: str, data: bytes) -> str:
     is_utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     if b"\0" in data[:10_000] and not is_utf16:
         raise ValueError(f"{name} is not a text file; {READABLE}")
+    if data.startswith(b"%PDF"):
+        raise ValueError(f"{name} looks like a PDF file; {READABLE}")
     beginning = data[:200].lstrip(b"\xef\xbb\xbf \r\n\t")[:1]
     if beginning in (b"{", b"<") or data[:200].lstrip()[:2] in (b"[{", b"[["):
         kind = "an HTML or XML" if beginning == b"<" else "a JSON"
@@ -271,7 +273,10 @@ class _TextFile:
                 ) from None
             notes.append("The text is in UTF-16.")
         self.data = data.removeprefix(b"\xef\xbb\xbf")
-        self.first_lines = self.data[:200_000].decode("latin-1").splitlines()[:50]
+        first_lines = self.data[:200_000].splitlines()[
+            :50
+        ]  # by their bytes: Å ends in \x85
+        self.first_lines = [line.decode("latin-1") for line in first_lines]
         self.separator = ","
         self.n_skipped = self._skip_comments()
 
@@ -319,7 +324,7 @@ class _TextFile:
     def _lines(self) -> list[str]:
         """The first lines after the comments; bytes that are not UTF-8 are marked."""
         text = self.data[:200_000].decode("utf-8", "replace")
-        return text.splitlines()[self.n_skipped :]
+        return re.split("\r\n|\r|\n", text)[self.n_skipped :]
 
     def frame(self) -> pd.DataFrame:
         """The rows, with text as it is written; only an empty entry is missing."""
@@ -352,6 +357,7 @@ class _TextFile:
         except (ValueError, pd.errors.ParserWarning) as error:
             raise ValueError(f"{self.name} cannot be read: {_in_words(error)}") from None
         frame.columns = names
+        self._note_short_lines(len(names), len(frame))
         nameless = [place for place, name in enumerate(names) if not name]
         empty = [place for place in nameless if frame.iloc[:, place].isna().all()]
         if empty:
@@ -361,6 +367,33 @@ class _TextFile:
             between = SEPARATORS.get(self.separator, repr(self.separator))
             self.notes.append(f"Columns are separated by {between}.")
         return frame
+
+    def _note_short_lines(self, n_columns: int, n_rows: int) -> None:
+        """Say which line has fewer entries than the header, if one has.
+
+        A file whose end is lost has one. Quoted text and spaces are not looked into.
+        """
+        if self.separator == " " or b'"' in self.data:
+            return
+        separator = self.separator.encode()
+        n_skipped = self._rows_to_skip()
+        n_found = self.data.count(separator)
+        for above in self.first_lines[:n_skipped]:
+            n_found -= above.count(self.separator)
+        if n_found >= n_rows * (n_columns - 1):
+            return
+        short = []
+        for place, line in enumerate(self.data.splitlines()[n_skipped:], n_skipped + 1):
+            n_entries = line.count(separator) + 1
+            if line.strip() and n_entries < n_columns:
+                short.append(f"Line {place} has {counted(n_entries, 'entry', 'entries')}")
+        others = ""
+        if len(short) > 1:
+            others = f", and so have {counted(len(short) - 1, 'other line')} too few"
+        self.notes.append(
+            f"{short[0]} where the header has {n_columns}{others}: those that are absent "
+            "count as empty."
+        )
 
     def _rows_to_skip(self) -> int:
         """Lines up to and with the header."""

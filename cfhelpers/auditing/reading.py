@@ -673,6 +673,8 @@ def _refuse_first(is_wrong: ArrayLike, column: pd.Series, wanted: str) -> None:
     row = int(is_wrong.argmax())
     entry = column.iloc[row]
     found = "nothing"
+    if isinstance(entry, str) and entry.strip().endswith("%"):
+        wanted = f"{wanted}, without a per cent sign"
     if not pd.isna(entry):
         found = repr(plain(entry))
         if isinstance(entry, str) and re.fullmatch(r"-?\d+(\.\d+)?", entry):

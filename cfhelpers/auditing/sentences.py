@@ -87,6 +87,7 @@ DECISION_FORMS = {
     ),
     "true": ("people in {group}", "given a wrong label"),
 }
+FAR_FEWER = 10  # times as many in the other group
 MISSES = ("equal", "held", "true")  # the share told is that of the people without
 ACCEPT = "Or accept it with a reason, written down: who decided, why, and until when."
 AGAIN = (
@@ -319,9 +320,9 @@ def _collect(entry: Mapping[str, Any]) -> dict[str, str]:
     if entry["people_needed"] is None:
         text = (
             f"Too close to call: observed {number(entry['estimate'])}, allowed "
-            f"{allowed(entry)}. Not even ten times as many people would probably settle "
-            "it. Decide whether a difference of this size matters, whichever side of the "
-            "limit it is on."
+            f"{allowed(entry)}. Not even ten times as many people like these would "
+            f"probably settle it.{_fewest(entry)} Decide whether a difference of this "
+            "size matters, whichever side of the limit it is on."
         )
         return {"step": "collect", "text": text}
     more = max(entry["people_needed"] - entry["people"], 0)
@@ -331,6 +332,22 @@ def _collect(entry: Mapping[str, Any]) -> dict[str, str]:
         f"that gives a verdict with a probability of {entry['power']:.0%}."
     )
     return {"step": "collect", "text": text}
+
+
+def _fewest(entry: Mapping[str, Any]) -> str:
+    """That one of the two groups has few people, where it has far fewer."""
+    lowest = entry["lowest"]
+    highest = entry["highest"]
+    if lowest is None or highest is None:
+        return ""
+    fewer, other = sorted([lowest, highest], key=lambda share: share["n"])
+    if fewer["n"] * FAR_FEWER > other["n"]:
+        return ""
+    people = counted(fewer["n"], "person", "people")
+    return (
+        f" In {quoted(fewer['group'])} there are only {people}: more of them would tell "
+        "more than more of everybody."
+    )
 
 
 def two_digits(value: float) -> int:

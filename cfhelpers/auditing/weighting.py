@@ -52,6 +52,16 @@ class Weights:
     replicates: np.ndarray | None = None
     rule: str = "sdr"
 
+    def __post_init__(self) -> None:
+        """Put weights on a scale on which no square is too large or too small.
+
+        Shares and effective sizes do not depend on the scale, and a power of two loses no
+        digit.
+        """
+        object.__setattr__(self, "values", _below_one(self.values))
+        if self.replicates is not None:
+            object.__setattr__(self, "replicates", _below_one(self.replicates))
+
     def take(self, rows: np.ndarray) -> "Weights":
         """Those of some of the people."""
         replicates = self.replicates
@@ -63,6 +73,18 @@ class Weights:
     def effective(self) -> float:
         """As how many people without weights they count, all together."""
         return float(self.values.sum() ** 2 / (self.values**2).sum())
+
+
+def _below_one(weights: np.ndarray) -> np.ndarray:
+    """The same, column by column, times the power of two that brings them below 1.
+
+    Examples
+    --------
+    >>> _below_one(np.array([3.0, 12.0])).tolist()
+    [0.1875, 0.75]
+    """
+    largest = weights.max(axis=0, initial=0.0)
+    return np.ldexp(weights, -np.frexp(largest)[1])
 
 
 def as_weights(sample_weight: Any, n: int) -> Weights:
