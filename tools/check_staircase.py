@@ -31,7 +31,7 @@ def one_way_losses(n_a: int, n_b: int, delta: float, is_ratio: bool) -> np.ndarr
     k_a, k_b = np.indices((n_a + 1, n_b + 1)).reshape(2, -1)
     sizes = bounds._rounded(np.array([n_a, n_b]))
     losses = bounds._loss_of_pair(
-        np.array(upper)[:, k_a], np.array(lower)[:, k_b], levels, *sizes, delta, is_ratio
+        np.array(upper)[:, k_a], np.array(lower)[:, k_b], *sizes, delta, is_ratio
     )
     return losses.reshape(n_a + 1, n_b + 1)
 
