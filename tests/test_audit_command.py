@@ -1,6 +1,7 @@
 """The command: what it writes, its exit status and its manners."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
