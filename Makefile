@@ -38,7 +38,7 @@ paper: compiled  ## the same at full size, on the real data in the folder that C
 test: lint compiled  ## ruff, mypy, pytest, and the notebooks' outputs compared by nbval
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not stress"
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
-		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
+		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q -W default)
 
 quick-test: style compiled  ## what a change is most likely to break, in under two minutes, without mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow and not stress"

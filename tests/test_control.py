@@ -365,6 +365,7 @@ def thresholds_at(table, closeness, sign, base, n_classes):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:closeness:UserWarning")
 @pytest.mark.parametrize("guarantee", [False, True], ids=["plain", "guarantee"])
 @pytest.mark.parametrize("name", [*NAMES, *sorted(OWN)])
 def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):
