@@ -74,7 +74,7 @@ lab: $(LIGHT)  ## open JupyterLab at the first notebook; installs what lessons 0
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" notebooks/00_start_here.ipynb
 
-lite: $(LITE)/.ready  ## the lessons as a site in build/lite that runs in a browser; PYODIDE= is the path or address of a distribution
+lite: $(if $(PYODIDE),$(LITE)/.ready)  ## the lessons as a site in build/lite that runs in a browser; PYODIDE= is the path or address of a distribution
 	@test -n "$(PYODIDE)" || { echo "PYODIDE: found nothing; wanted the path or address of a Pyodide distribution:" \
 		"make lite PYODIDE=/path/to/pyodide-314.0.6.tar.bz2 (see the README, In a browser)"; exit 2; }
 	$(LITE)/bin/python tools/lite.py "$(PYODIDE)"
