@@ -38,7 +38,7 @@ paper: compiled  ## the same at full size, on the real data in the folder that C
 test: lint compiled  ## ruff, mypy, pytest, and the notebooks' outputs compared by nbval
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not stress"
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
-		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q)
+		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q -W default)
 
 quick-test: style compiled  ## what a change is most likely to break, in under two minutes, without mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow and not stress"
@@ -74,7 +74,7 @@ lab: $(LIGHT)  ## open JupyterLab at the first notebook; installs what lessons 0
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" notebooks/00_start_here.ipynb
 
-lite: $(LITE)/.ready  ## the lessons as a site in build/lite that runs in a browser; PYODIDE= is the path or address of a distribution
+lite: $(if $(PYODIDE),$(LITE)/.ready)  ## the lessons as a site in build/lite that runs in a browser; PYODIDE= is the path or address of a distribution
 	@test -n "$(PYODIDE)" || { echo "PYODIDE: found nothing; wanted the path or address of a Pyodide distribution:" \
 		"make lite PYODIDE=/path/to/pyodide-314.0.6.tar.bz2 (see the README, In a browser)"; exit 2; }
 	$(LITE)/bin/python tools/lite.py "$(PYODIDE)"

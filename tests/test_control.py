@@ -427,6 +427,7 @@ def frontier_rows_that_hold(case, metric, theirs, classwise, guarantee):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:closeness:UserWarning")
 @pytest.mark.parametrize("guarantee", [False, True], ids=["plain", "guarantee"])
 @pytest.mark.parametrize("name", [*NAMES, *sorted(OWN)])
 def test_frontier_holds_the_answer_for_every_closeness(name, guarantee):

@@ -83,6 +83,7 @@ def test_booleans_and_columns_with_other_names_are_refused():
         FairConformalClassifier().fit(X, y, groups)
 
 
+@pytest.mark.filterwarnings("ignore::cfhelpers.predictor.InfeasibleWarning")
 def test_columns_numbered_from_one_are_those_labels():
     rng = np.random.default_rng(0)
     probs = rng.dirichlet([4, 4, 1], 2000)

@@ -317,6 +317,7 @@ def test_the_classifier_takes_unlabelled_people(score):
     np.testing.assert_allclose(fair.threshold_[1:], everyone.threshold_[1:], atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:groups. found only")  # one group is left
 def test_the_classifier_pools_groups_by_all_people_it_has():
     probs, y, _ = probabilities(2000, 1)
     groups = np.where(np.arange(2000) % 50 == 0, "few", "many")

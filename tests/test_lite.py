@@ -119,6 +119,14 @@ def test_an_absent_bundle_is_told_in_one_line(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_is_no_archive_is_told_in_one_line(tmp_path, capsys):
+    (tmp_path / "pyodide.tar.bz2").write_bytes(b"no archive")
+    assert lite.main([str(tmp_path / "pyodide.tar.bz2"), "--output", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "is no whole archive" in told and told.count("\n") == 1
+    assert (tmp_path / "pyodide.tar.bz2").exists()
+
+
 def test_lessons_get_smaller_parameters_that_they_have_and_keep_the_rest(root, tmp_path):
     lite.write_contents(tmp_path / "files")
     names = sorted(path.name[:2] for path in (tmp_path / "files").glob("notebooks/*"))

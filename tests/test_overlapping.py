@@ -200,7 +200,7 @@ def test_classifier_promises_to_every_column_and_leaves_out_small_ones(people):
         kept.fit(probabilities, y, rare)
     assert kept.threshold_.tolist() == fair.threshold_.tolist()
     pooled = rare.assign(few=np.arange(4000) >= 3990)
-    one = FairConformalClassifier(random_state=0, small_groups="pool")
+    one = FairConformalClassifier(random_state=0, closeness=0.2, small_groups="pool")
     with pytest.warns(UserWarning, match="pooled: 'rare', 'few'"):
         one.fit(probabilities, y, pooled)
     assert one.promise_.groups == ["woman", "Black", "both", "pooled: rare, few"]

@@ -19,6 +19,10 @@ import sys
 from setuptools import build_meta
 getattr(build_meta, f"build_{sys.argv[1]}")(sys.argv[2])
 """
+LIST_EXTRAS = """
+from cfhelpers import installation
+print(*sorted(set(installation.wanted()) - {installation.METHOD}))
+"""
 LEFT_OUT = (".*", "artifacts", "build", "data", "dist", "figures", "notebooks", "results")
 
 
@@ -159,6 +163,13 @@ def test_the_installed_wheel_does_what_the_readme_says(root, built, tmp_path):
     lines = done.stdout.splitlines()
     assert "the method: works" in lines and "report: works" in lines
     assert lines[-2].startswith("five lines: ")
+    asked = [python, "-c", LIST_EXTRAS]
+    told = subprocess.run(
+        asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    assert told.stdout.split() == sorted(extras)
     gone = subprocess.run(
         [python, "-m", "cfhelpers", "audit", "gone.csv"],
         cwd=tmp_path,

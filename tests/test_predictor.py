@@ -635,6 +635,7 @@ def test_a_search_without_scoring_uses_it(data, model):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+@pytest.mark.filterwarnings("ignore:The groups parameter is ignored")  # scikit-learn's
 def test_a_search_without_metadata_routing_is_told_what_to_set(data, model):
     X, y, groups = data["calibration"]
     search = GridSearchCV(FairConformalClassifier(model), {"alpha": [0.1]}, cv=2)

@@ -21,6 +21,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,8 +101,12 @@ def open_bundle(place: str, scratch: Path) -> Bundle:
     folder = archive
     if archive.is_file():
         folder = scratch / "unpacked"
-        with tarfile.open(archive) as files:
-            files.extractall(folder, filter="data")
+        try:
+            with tarfile.open(archive) as files:
+                files.extractall(folder, filter="data")
+        except (tarfile.TarError, EOFError, zlib.error) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"bundle: {place} is no whole archive: {reason}") from error
     for lock in sorted(folder.rglob(LOCK)):
         if all((lock.parent / name).is_file() for name in RUNTIME):
             return Bundle(lock.parent)
@@ -397,6 +402,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         packages = build(options.bundle, options.output, options.core)
+    except urllib.error.URLError as error:
+        print(f"lite: bundle: {options.bundle}: {error.reason}", file=sys.stderr)
+        return 1
     except (ValueError, RuntimeError, OSError) as error:
         print(f"lite: {error}", file=sys.stderr)
         return 1
