@@ -9,6 +9,7 @@ prediction sets (metrics, exact search, guarantee) is computed for intervals.
 """
 
 import inspect
+import warnings
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -28,6 +29,7 @@ from cfhelpers._checks import (
     as_pandas,
     as_positive_labels,
     one_of,
+    plain,
 )
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.control import GUARANTEES, Guarantee
@@ -510,6 +512,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             "version": __version__,
             "takes": self._takes(),
             "quantiles": self.has_quantiles_,
+            "columns": json_values(self.columns_),
             "regions": regions,
             "positive_regions": positive,
             "small_groups": self.small_groups,
@@ -574,6 +577,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         found.promise_ = promise
         found.hair_ = fitted["hair"]
         found.has_quantiles_ = fitted["quantiles"]
+        found.columns_ = fitted.get("columns")
         found.groups_ = names_from_json(fitted["groups"])
         found.seed_ = fitted["seed"]
         return found
@@ -632,8 +636,10 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     def _ends(self, X: Any, reset: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The predicted lower and upper end of everyone; the same number without."""
         if self.estimator is None:
-            found = as_pandas(X)
+            found = self._by_name(as_pandas(X), reset)
         else:
+            if reset:
+                self.columns_: list[Any] | None = None
             validate_data(self, X, reset=reset, skip_check_array=True)
             found = _predictions(self.estimator, X, self.alpha)
         table = as_array(found)
@@ -647,12 +653,30 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         has_quantiles = table.shape[1] == 2
         if reset:
             self.has_quantiles_ = has_quantiles
+            if has_quantiles:
+                _warn_of_crossing(table)
         elif has_quantiles != self.has_quantiles_:
             raise ValueError(
                 f"predictions: found {table.shape[1]} columns; wanted as many as in fit"
             )
         lower = _as_outcomes(table[:, 0], name="predictions")
         return lower, _as_outcomes(table[:, -1], name="predictions")
+
+    def _by_name(self, found: Any, reset: bool) -> Any:
+        """Predictions, with named columns in the order of fit."""
+        names = None
+        if isinstance(found, pd.DataFrame):
+            names = [plain(name) for name in found.columns]
+        if reset:
+            self.columns_ = names
+        if names is None or self.columns_ is None or names == self.columns_:
+            return found
+        if len(set(names)) < len(names) or set(names) != set(self.columns_):
+            raise ValueError(
+                f"predictions: found the columns {names}; wanted {self.columns_}, as in "
+                "fit, in any order"
+            )
+        return found.set_axis(names, axis=1)[self.columns_]
 
     def _fixed_grid(self, training: Any) -> np.ndarray | None:
         """The grid of the guarantee; None without one."""
@@ -711,6 +735,20 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         except ValueError as error:
             raise ValueError(f"unlabelled {error}") from None
         return self._on_grid(region_scores(lower, upper, self._edges), grid), groups
+
+
+def _warn_of_crossing(table: np.ndarray) -> None:
+    """Say so if most lower quantiles lie above the upper ones: are columns exchanged?"""
+    lower = _as_outcomes(table[:, 0], name="predictions")
+    upper = _as_outcomes(table[:, 1], name="predictions")
+    n_crossed = int((lower > upper).sum())
+    if 2 * n_crossed > len(lower):
+        warnings.warn(
+            f"predictions: the first column is above the second in {n_crossed:,} of "
+            f"{len(lower):,} rows; wanted the lower quantile first",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _predictions(estimator: Any, X: Any, alpha: float) -> Any:
