@@ -39,6 +39,7 @@ from cfhelpers.metrics import FairnessMetric, get_metric
 from cfhelpers.predictor import (
     OUTCOME,
     SMALL_GROUPS,
+    WITHOUT_GROUPS,
     KeepsEstimator,
     Promise,
     Task,
@@ -47,7 +48,6 @@ from cfhelpers.predictor import (
     json_values,
     names_from_json,
     on_grid,
-    promise_from_json,
     seed_of,
     warn_about,
 )
@@ -291,6 +291,8 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     True
     """
 
+    _without_estimator = "predictions"
+
     def __init__(
         self,
         estimator: Any = None,
@@ -351,10 +353,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             Itself.
         """
         if groups is None:
-            raise ValueError(
-                "groups: found None; wanted one group for each calibration point "
-                "(predict_interval needs none)"
-            )
+            raise ValueError(WITHOUT_GROUPS)
         self._check_options()
         self.seed_ = seed_of(self.random_state)
         lower, upper = self._ends(X, reset=True)
@@ -368,22 +367,10 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         labels = np.zeros(len(base), np.int64)
         if self._uses_regions:
             labels = region_of(outcomes, self._edges)
-        task = Task.of(
-            self._on_grid(self._table(lower, upper, base), grid),
-            labels,
-            people,
-            get_metric(self.metric),
-            self.closeness,
-            {
-                "alpha": self.alpha,
-                "positive_labels": self._positive_codes(),
-                "guarantee": self.guarantee,
-                "delta": self.delta,
-                "grid": grid,
-                "base_scores": self._on_grid(base, grid),
-            },
-            more,
-        )
+        metric = get_metric(self.metric)
+        table = self._on_grid(self._table(lower, upper, base), grid)
+        question = self._question(self._on_grid(base, grid), grid)
+        task = Task.of(table, labels, people, metric, self.closeness, question, more)
         widths = upper - lower
         self.weighting_: Weighting | None = None
         if sample_weight is not None or weight_bound is not None:
@@ -393,6 +380,17 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             widths = widths[is_kept]
         self._search(task, widths)
         return self
+
+    def _question(self, base: np.ndarray, grid: np.ndarray | None) -> dict[str, Any]:
+        """The options of the search."""
+        return {
+            "alpha": self.alpha,
+            "positive_labels": self._positive_codes(),
+            "guarantee": self.guarantee,
+            "delta": self.delta,
+            "grid": grid,
+            "base_scores": base,
+        }
 
     def _search(self, task: Task, widths: np.ndarray) -> None:
         """Find the thresholds, and set what was found."""
@@ -443,7 +441,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             )
         else:
             served = "The intervals hold every number."
-            warn_about(self.promise_, self.result_, task, regrouped, served, 4)
+            warn_about(self.promise_, self.result_, task, regrouped, served)
 
     def predict_interval(self, X: Any, groups: Any = None) -> np.ndarray:
         """The intervals of new people; no groups are needed.
@@ -542,17 +540,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         FairConformalRegressor
             Without `result_` and `summary_`.
         """
-        if not isinstance(fitted, dict) or fitted.get("class") != cls.__name__:
-            raise ValueError(
-                f"fitted: found {type(fitted).__name__}; wanted what "
-                f"{cls.__name__}.to_dict gives"
-            )
-        absent = [name for name in WRITTEN if name not in fitted]
-        if absent:
-            raise ValueError(
-                f"fitted: found no {absent[0]!r}; wanted all that to_dict gives"
-            )
-        promise = Promise(**promise_from_json(fitted["promise"]))
+        promise = cls._written_promise(fitted, WRITTEN)
         found = cls(
             estimator=estimator,
             regions=fitted["regions"],
@@ -566,11 +554,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             per_group=fitted["per_group"],
             random_state=fitted["seed"],
         )
-        if found._takes() != fitted["takes"]:
-            raise ValueError(
-                f"estimator: found {estimator!r}; the regressor was fitted on "
-                f"{fitted['takes']}"
-            )
+        found._check_takes(fitted)
         thresholds = np.array(fitted["threshold"], dtype=object).astype(np.float64)
         found.threshold_ = thresholds if found.per_group else float(thresholds[0])
         found.base_threshold_ = float(fitted["base_threshold"])
@@ -597,12 +581,6 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     def _uses_regions(self) -> bool:
         """Whether regions are compared, and not how often y itself is covered."""
         return get_metric(self.metric).per_label
-
-    def _takes(self) -> str:
-        """What stands for X."""
-        if self.estimator is None:
-            return "predictions"
-        return "features"
 
     def _check_options(self) -> None:
         """Options that nothing below checks."""
