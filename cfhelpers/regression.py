@@ -9,7 +9,6 @@ prediction sets (metrics, exact search, guarantee) is computed for intervals.
 """
 
 import inspect
-import warnings
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -631,8 +630,6 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         has_quantiles = table.shape[1] == 2
         if reset:
             self.has_quantiles_ = has_quantiles
-            if has_quantiles:
-                _warn_of_crossing(table)
         elif has_quantiles != self.has_quantiles_:
             raise ValueError(
                 f"predictions: found {table.shape[1]} columns; wanted as many as in fit"
@@ -713,20 +710,6 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         except ValueError as error:
             raise ValueError(f"unlabelled {error}") from None
         return self._on_grid(region_scores(lower, upper, self._edges), grid), groups
-
-
-def _warn_of_crossing(table: np.ndarray) -> None:
-    """Say so if most lower quantiles lie above the upper ones: are columns exchanged?"""
-    lower = _as_outcomes(table[:, 0], name="predictions")
-    upper = _as_outcomes(table[:, 1], name="predictions")
-    n_crossed = int((lower > upper).sum())
-    if 2 * n_crossed > len(lower):
-        warnings.warn(
-            f"predictions: the first column is above the second in {n_crossed:,} of "
-            f"{len(lower):,} rows; wanted the lower quantile first",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def _predictions(estimator: Any, X: Any, alpha: float) -> Any:

@@ -271,13 +271,6 @@ def test_two_columns_are_matched_by_their_names(parts):
             each.predict_interval(frame.rename(columns={"low": "lower"}))
 
 
-def test_exchanged_quantiles_are_named_in_a_warning(parts):
-    prediction, y, groups = (each[:400] for each in parts[0])
-    exchanged = np.stack([prediction + 1, prediction - 1], axis=1)
-    with pytest.warns(UserWarning, match="first column is above the second in 400"):
-        FairConformalRegressor(guarantee="none").fit(exchanged, y, groups)
-
-
 def test_frames_lists_and_overlapping_groups_are_taken(parts):
     (prediction, y, groups), _ = parts
     table = pd.DataFrame({"A": groups == "A", "tall": np.arange(3000) % 3 == 0})
