@@ -59,7 +59,7 @@ WITHOUT_GROUPS = (
     "groups: found None; wanted one group for each calibration point (predicting needs "
     "none). GridSearchCV and Pipeline pass them on after "
     "sklearn.set_config(enable_metadata_routing=True) and "
-    ".set_fit_request(groups=True) on this estimator"
+    ".set_fit_request(groups=True) on this classifier or regressor"
 )
 OUTCOME = "the outcome"  # what intervals cover, where sets cover labels
 DIGITS = 6  # of probabilities, where they tell people apart: the last bits do not matter
