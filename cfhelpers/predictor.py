@@ -79,6 +79,12 @@ SCORES: dict[str, Callable] = {
     "raps": scores.raps,
 }
 SMALL_GROUPS = ("keep", "pool", "leave out")
+WITHOUT_GROUPS = (
+    "groups: found None; wanted one group for each calibration point (predicting needs "
+    "none). GridSearchCV and Pipeline pass them on after "
+    "sklearn.set_config(enable_metadata_routing=True) and "
+    ".set_fit_request(groups=True) on this classifier or regressor"
+)
 OUTCOME = "the outcome"  # what intervals cover, where sets cover labels
 DIGITS = 6  # of probabilities, where they tell people apart: the last bits do not matter
 SEEDS = 2**53  # so that a seed survives JSON in any language
@@ -160,6 +166,9 @@ class Promise:
 class KeepsEstimator(BaseEstimator):
     """An estimator around another that is fitted already, and stays so when cloned."""
 
+    estimator: Any
+    _without_estimator = "probabilities"  # what stands for X where there is none
+
     def __sklearn_clone__(self) -> Any:
         """The same parameters, nothing learnt; the estimator stays fitted."""
         parameters = self.get_params(deep=False)
@@ -169,6 +178,30 @@ class KeepsEstimator(BaseEstimator):
         if hasattr(self, "_metadata_request"):  # what metadata routing was asked for
             copy._metadata_request = deepcopy(self._metadata_request)
         return copy
+
+    @classmethod
+    def _written_promise(cls, fitted: Any, written: tuple[str, ...]) -> Promise:
+        """The promise in what `to_dict` wrote, which must be whole."""
+        check_written(fitted, cls.__name__, written)
+        return promise_from_json(fitted["promise"])
+
+    def _check_takes(self, fitted: dict[str, Any]) -> None:
+        """Refuse an estimator where `fit` had none, and none where it had one."""
+        if self._takes() == fitted["takes"]:
+            return
+        wanted = "None"
+        if self.estimator is None:
+            wanted = "its estimator"
+        raise ValueError(
+            f"estimator: found {self.estimator!r}; {type(self).__name__} was fitted on "
+            f"{fitted['takes']}, so wanted {wanted}"
+        )
+
+    def _takes(self) -> str:
+        """What stands for X."""
+        if self.estimator is None:
+            return self._without_estimator
+        return "features"
 
 
 class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
@@ -303,12 +336,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             Itself.
         """
         if groups is None:
-            raise ValueError(
-                "groups: found None; wanted one group for each calibration point "
-                "(predict_set needs none). GridSearchCV and Pipeline pass them on after "
-                "sklearn.set_config(enable_metadata_routing=True) and "
-                ".set_fit_request(groups=True) on this classifier"
-            )
+            raise ValueError(WITHOUT_GROUPS)
         self._check_options()
         probs = self._learn_columns(X, y)
         self.seed_ = seed_of(self.random_state)
@@ -331,6 +359,11 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             self.weighting_, task, _ = task.weighted(
                 sample_weight, weight_bound, self.per_group, self.seed_, ids
             )
+        self._search(task)
+        return self
+
+    def _search(self, task: "Task") -> None:
+        """Find the thresholds, and set what was found."""
         if self.per_group:
             mondrian.check_is_partition(task.groups)
         regrouped, pooled, left_out = task.regroup(self.small_groups)
@@ -340,7 +373,6 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         else:
             served = "Labels with an infinite threshold are in every set."
             warn_about(self.promise_, self.result_, task, regrouped, served)
-        return self
 
     def _task(
         self,
@@ -504,8 +536,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         FairConformalClassifier
             Without `result_` and `summary_`.
         """
-        check_written(fitted, "FairConformalClassifier", WRITTEN)
-        promise = promise_from_json(fitted["promise"])
+        promise = cls._written_promise(fitted, WRITTEN)
         found = cls(
             estimator=estimator,
             conformity_score=_score_from_dict(fitted["conformity_score"]),
@@ -521,14 +552,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             random_state=fitted["seed"],
             per_group=fitted.get("per_group", False),
         )
-        if found._takes() != fitted["takes"]:
-            wanted = "None"
-            if estimator is None:
-                wanted = "its estimator"
-            raise ValueError(
-                f"estimator: found {estimator!r}; the classifier was fitted on "
-                f"{fitted['takes']}, so wanted {wanted}"
-            )
+        found._check_takes(fitted)
         found._restore(fitted, promise)
         return found
 
@@ -570,12 +594,6 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         one_of(self.small_groups, "small_groups", SMALL_GROUPS)
         _score_parts(self.conformity_score)
         metric.allowed(self.closeness, stacklevel=4)
-
-    def _takes(self) -> str:
-        """What stands for X."""
-        if self.estimator is None:
-            return "probabilities"
-        return "features"
 
     def _learn_columns(self, X: Any, y: ArrayLike) -> np.ndarray:
         """The probabilities of the calibration points; learns what columns are called."""
@@ -787,7 +805,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
                 f"points for a coverage of {1 - self.alpha:g}; their label is in every "
                 "set of that group",
                 InfeasibleWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _summary(self, task: "Task") -> pd.DataFrame:
@@ -812,9 +830,9 @@ def warn_about(
     task: "Task",
     regrouped: "Task",
     served: str,
-    stacklevel: int = 3,
 ) -> None:
     """Say what a user must know about a calibration; `served` is what ∞ serves."""
+    stacklevel = 4  # of the line that calls fit
     if len(promise.groups) < 2:
         warnings.warn(
             f"groups: found only {listed(promise.groups)}; there is no gap between "

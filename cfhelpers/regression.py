@@ -28,6 +28,7 @@ from cfhelpers._checks import (
     as_pandas,
     as_positive_labels,
     one_of,
+    plain,
 )
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.control import GUARANTEES, Guarantee
@@ -37,6 +38,7 @@ from cfhelpers.metrics import FairnessMetric, get_metric
 from cfhelpers.predictor import (
     OUTCOME,
     SMALL_GROUPS,
+    WITHOUT_GROUPS,
     KeepsEstimator,
     Promise,
     Task,
@@ -46,7 +48,6 @@ from cfhelpers.predictor import (
     json_values,
     names_from_json,
     on_grid,
-    promise_from_json,
     seed_of,
     thresholds_from_json,
     warn_about,
@@ -292,6 +293,8 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     True
     """
 
+    _without_estimator = "predictions"
+
     def __init__(
         self,
         estimator: Any = None,
@@ -352,10 +355,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             Itself.
         """
         if groups is None:
-            raise ValueError(
-                "groups: found None; wanted one group for each calibration point "
-                "(predict_interval needs none)"
-            )
+            raise ValueError(WITHOUT_GROUPS)
         self._check_options()
         self.seed_ = seed_of(self.random_state)
         lower, upper = self._ends(X, reset=True)
@@ -369,22 +369,10 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         labels = np.zeros(len(base), np.int64)
         if self._uses_regions:
             labels = region_of(outcomes, self._edges)
-        task = Task.of(
-            self._on_grid(self._table(lower, upper, base), grid),
-            labels,
-            people,
-            get_metric(self.metric),
-            self.closeness,
-            {
-                "alpha": self.alpha,
-                "positive_labels": self._positive_codes(),
-                "guarantee": self.guarantee,
-                "delta": self.delta,
-                "grid": grid,
-                "base_scores": self._on_grid(base, grid),
-            },
-            more,
-        )
+        metric = get_metric(self.metric)
+        table = self._on_grid(self._table(lower, upper, base), grid)
+        question = self._question(self._on_grid(base, grid), grid)
+        task = Task.of(table, labels, people, metric, self.closeness, question, more)
         widths = upper - lower
         self.weighting_: Weighting | None = None
         if sample_weight is not None or weight_bound is not None:
@@ -394,6 +382,17 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             widths = widths[is_kept]
         self._search(task, widths)
         return self
+
+    def _question(self, base: np.ndarray, grid: np.ndarray | None) -> dict[str, Any]:
+        """The options of the search."""
+        return {
+            "alpha": self.alpha,
+            "positive_labels": self._positive_codes(),
+            "guarantee": self.guarantee,
+            "delta": self.delta,
+            "grid": grid,
+            "base_scores": base,
+        }
 
     def _search(self, task: Task, widths: np.ndarray) -> None:
         """Find the thresholds, and set what was found."""
@@ -444,7 +443,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             )
         else:
             served = "The intervals hold every number."
-            warn_about(self.promise_, self.result_, task, regrouped, served, 4)
+            warn_about(self.promise_, self.result_, task, regrouped, served)
 
     def predict_interval(self, X: Any, groups: Any = None) -> np.ndarray:
         """The intervals of new people; no groups are needed.
@@ -513,6 +512,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             "version": __version__,
             "takes": self._takes(),
             "quantiles": self.has_quantiles_,
+            "columns": json_values(self.columns_),
             "regions": regions,
             "positive_regions": positive,
             "small_groups": self.small_groups,
@@ -542,8 +542,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         FairConformalRegressor
             Without `result_` and `summary_`.
         """
-        check_written(fitted, cls.__name__, WRITTEN)
-        promise = promise_from_json(fitted["promise"])
+        promise = cls._written_promise(fitted, WRITTEN)
         found = cls(
             estimator=estimator,
             regions=fitted["regions"],
@@ -557,11 +556,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             per_group=fitted["per_group"],
             random_state=fitted["seed"],
         )
-        if found._takes() != fitted["takes"]:
-            raise ValueError(
-                f"estimator: found {estimator!r}; the regressor was fitted on "
-                f"{fitted['takes']}"
-            )
+        found._check_takes(fitted)
         thresholds = thresholds_from_json(fitted["threshold"])
         n_wanted = len(fitted["groups"]) if found.per_group else 1
         if thresholds.shape != (n_wanted,):
@@ -573,6 +568,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         found.promise_ = promise
         found.hair_ = fitted["hair"]
         found.has_quantiles_ = fitted["quantiles"]
+        found.columns_ = fitted.get("columns")
         found.groups_ = names_from_json(fitted["groups"])
         found.seed_ = fitted["seed"]
         return found
@@ -592,12 +588,6 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     def _uses_regions(self) -> bool:
         """Whether regions are compared, and not how often y itself is covered."""
         return get_metric(self.metric).per_label
-
-    def _takes(self) -> str:
-        """What stands for X."""
-        if self.estimator is None:
-            return "predictions"
-        return "features"
 
     def _check_options(self) -> None:
         """Options that nothing below checks."""
@@ -631,8 +621,10 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     def _ends(self, X: Any, reset: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The predicted lower and upper end of everyone; the same number without."""
         if self.estimator is None:
-            found = as_pandas(X)
+            found = self._by_name(as_pandas(X), reset)
         else:
+            if reset:
+                self.columns_: list[Any] | None = None
             validate_data(self, X, reset=reset, skip_check_array=True)
             found = _predictions(self.estimator, X, self.alpha)
         table = as_array(found)
@@ -652,6 +644,22 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             )
         lower = _as_outcomes(table[:, 0], name="predictions")
         return lower, _as_outcomes(table[:, -1], name="predictions")
+
+    def _by_name(self, found: Any, reset: bool) -> Any:
+        """Predictions, with named columns in the order of fit."""
+        names = None
+        if isinstance(found, pd.DataFrame):
+            names = [plain(name) for name in found.columns]
+        if reset:
+            self.columns_ = names
+        if names is None or self.columns_ is None or names == self.columns_:
+            return found
+        if len(set(names)) < len(names) or set(names) != set(self.columns_):
+            raise ValueError(
+                f"predictions: found the columns {names}; wanted {self.columns_}, as in "
+                "fit, in any order"
+            )
+        return found.set_axis(names, axis=1)[self.columns_]
 
     def _fixed_grid(self, training: Any) -> np.ndarray | None:
         """The grid of the guarantee; None without one."""

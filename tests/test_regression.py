@@ -258,6 +258,19 @@ def test_bad_numbers_are_refused_by_name(parts):
         fair.predict_interval(np.zeros((3, 2)))
 
 
+def test_two_columns_are_matched_by_their_names(parts):
+    prediction, y, groups = (each[:400] for each in parts[0])
+    frame = pd.DataFrame({"low": prediction - 1, "high": prediction + 1})
+    fair = FairConformalRegressor(guarantee="none").fit(frame, y, groups)
+    served = FairConformalRegressor.from_dict(json.loads(json.dumps(fair.to_dict())))
+    for each in (fair, served):
+        there = each.predict_interval(frame)
+        assert np.array_equal(each.predict_interval(frame[["high", "low"]]), there)
+        assert np.array_equal(each.predict_interval(frame.to_numpy()), there)
+        with pytest.raises(ValueError, match="predictions: found the columns"):
+            each.predict_interval(frame.rename(columns={"low": "lower"}))
+
+
 def test_frames_lists_and_overlapping_groups_are_taken(parts):
     (prediction, y, groups), _ = parts
     table = pd.DataFrame({"A": groups == "A", "tall": np.arange(3000) % 3 == 0})

@@ -1,16 +1,23 @@
-"""ACS beyond the paper: the sample or the country, and income in dollars.
+"""ACS beyond the paper: weights, dollars, sizes of sets, one threshold per group.
 
 `weights` audits one predictor of income on the people of the survey, and on those people
 thinned by their survey weight PWGTP, which are a sample of the country; and searches
-thresholds with and without the weights. `dollars` makes intervals for income itself. Both
-write a small table to results/beyond and need the real records (CFHELPERS_DATA).
+thresholds with and without the weights. `dollars` makes intervals for income itself.
+`sizes` follows the gap in coverage and the gap in size along the threshold, and asks for
+equal coverage, equal size and both. `mondrian` has one threshold for everyone, the
+paper's rule, the guarantee, and one threshold per group and label beside each other, on
+Credit and on ACS. Each writes a small table to results/beyond. All need the real records
+of ACS (CFHELPERS_DATA).
 
     python tools/acs_beyond.py weights
     python tools/acs_beyond.py dollars
+    python tools/acs_beyond.py sizes mondrian
 """
 
 import argparse
+import functools
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +27,13 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 
-from cfhelpers import FairConformalRegressor, audit
+from cfhelpers import FairConformalRegressor, audit, load_dataset, mondrian
 from cfhelpers.conformal import conformal_quantile, prediction_sets
 from cfhelpers.control import find_threshold
-from cfhelpers.datasets import acs
+from cfhelpers.datasets import acs, credit_probabilities
 from cfhelpers.datasets._files import local_folders
+from cfhelpers.fairness import disparity
+from cfhelpers.groups import as_groups
 from cfhelpers.paths import RESULTS
 from cfhelpers.weights import thin
 
@@ -33,6 +42,15 @@ STATES = ("FL", "GA", "IL", "MI")
 BOUND = 400.0  # larger weights are cut to it
 N_TRAIN = 60_000
 N_CALIBRATION = 60_000
+N_TEST = 100_000
+SIZE_CLOSENESS = 0.05
+EVERYONE = "everyone"
+FILES = {
+    "weights": "acs_weights.csv",
+    "dollars": "acs_dollars.csv",
+    "sizes": "acs_sizes.csv",
+    "mondrian": "mondrian.csv",
+}
 METRICS = (
     "demographic_parity",
     "disparate_impact",
@@ -183,20 +201,148 @@ def dollar_rows(seed: int) -> list[dict]:
     return rows
 
 
+@dataclass(frozen=True)
+class Scored:
+    """People with scores 1 - p: those of the calibration set, and those of the test."""
+
+    name: str
+    calibration: tuple[np.ndarray, np.ndarray, np.ndarray]  # scores, labels, groups
+    test: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @property
+    def base(self) -> float:
+        """The conformal quantile q̂ at a coverage of 90%."""
+        scores, y, _ = self.calibration
+        return conformal_quantile(scores[np.arange(len(y)), y], 0.1)
+
+
+@functools.cache
+def acs_scored(attribute: str, seed: int) -> Scored:
+    """Workers of ACS 2024 by their income in four classes."""
+    data, _ = survey(attribute)
+    train, calibration, test = parts_of(len(data.y), seed)
+    groups = pooled(np.asarray(data.groups))
+    X = data.X.to_numpy()
+    model = HistGradientBoostingClassifier(random_state=seed)
+    model.fit(X[train], data.y[train])
+    parts = []
+    for rows in (calibration, test[:N_TEST]):
+        parts.append((1 - model.predict_proba(X[rows]), data.y[rows], groups[rows]))
+    return Scored(f"ACS income 2024, by {attribute}", *parts)
+
+
+def credit_scored() -> Scored:
+    """Clients of Credit by age, with the bundled probabilities."""
+    data = load_dataset("credit")
+    probabilities, part_of = credit_probabilities()
+    parts = []
+    for part in ("calibration", "test"):
+        rows = part_of == part
+        parts.append((1 - probabilities[rows], data.y[rows], data.groups[rows]))
+    return Scored("Credit, by age", *parts)
+
+
+def size_row(people: Scored, asked: str, rule: str, threshold: float) -> dict:
+    """Size, and gaps in coverage and in size, of one threshold on the test people."""
+    scores, y, groups = people.test
+    sets = scores <= threshold
+    return {
+        "data": people.name,
+        "asked for": asked,
+        "rule": rule,
+        "threshold": threshold,
+        "mean set size": sets.sum(axis=1).mean(),
+        "gap in coverage": disparity(sets, y, groups, "equal_opportunity"),
+        "gap in size": disparity(sets, y, groups, "set_size"),
+    }
+
+
+def size_rows(people: Scored) -> list[dict]:
+    """Along the threshold, and what equal coverage, equal size and both ask for."""
+    scores, y, groups = people.calibration
+    rows = [size_row(people, "nothing", "one quantile", people.base)]
+    for asked in ("equal_opportunity", "set_size", ("equal_opportunity", "set_size")):
+        for guarantee in ("none", "fixed-sequence"):
+            found = find_threshold(
+                scores,
+                y,
+                groups,
+                asked,
+                SIZE_CLOSENESS,
+                guarantee=guarantee,
+                classwise=False,
+            )
+            told = asked if isinstance(asked, str) else "both"
+            rows.append(size_row(people, told, guarantee, float(found.threshold[0])))
+    for threshold in np.quantile(scores, np.linspace(0.3, 1, 40)):
+        rows.append(size_row(people, "along the threshold", "", float(threshold)))
+    return rows
+
+
+def mondrian_rows(people: Scored) -> list[dict]:
+    """Four predictors on the test people: each group, and everyone with the gap."""
+    scores, y, names = people.calibration
+    groups = as_groups(names, len(y))
+    test_scores, test_y, test_names = people.test
+    codes = mondrian.codes_of_known(test_names, groups.names, len(test_y))
+    question = (scores, y, names, "equal_opportunity", 0.1)
+    sets = {mondrian.BASE: test_scores <= people.base}
+    for name, rule in (("the paper's rule", "none"), ("guarantee", "fixed-sequence")):
+        found = find_threshold(*question, classwise=True, guarantee=rule)
+        sets[name] = prediction_sets(test_scores, found.threshold)
+    by_group = mondrian.cell_thresholds(scores, y, groups, 0.1)
+    sets[mondrian.PER_GROUP] = mondrian.sets_by_group(test_scores, by_group, codes)
+    rows = []
+    for name, own in sets.items():
+        covered = own[np.arange(len(test_y)), test_y]
+        for code in (*range(len(groups)), None):
+            is_in = np.ones(len(test_y), bool) if code is None else codes == code
+            by_label = [
+                covered[is_in & (test_y == label)].mean()
+                for label in range(1, own.shape[1])
+            ]
+            rows.append(
+                {
+                    "data": people.name,
+                    "predictor": name,
+                    "asks for the group": name == mondrian.PER_GROUP,
+                    "group": EVERYONE if code is None else groups.names[code],
+                    "people": int(is_in.sum()),
+                    "coverage": covered[is_in].mean(),
+                    "lowest coverage of a label": min(by_label),
+                    "mean set size": own[is_in].sum(axis=1).mean(),
+                    "gap": np.nan,
+                }
+            )
+        rows[-1]["gap"] = disparity(own, test_y, test_names, "equal_opportunity")
+    return rows
+
+
+def rows_of(table: str, seed: int) -> list[dict]:
+    """The rows of one table."""
+    if table == "weights":
+        return verdict_rows("race", seed) + verdict_rows("sex", seed)
+    if table == "dollars":
+        return dollar_rows(seed)
+    if table == "sizes":
+        return size_rows(acs_scored("sex", seed)) + size_rows(acs_scored("race", seed))
+    rows = mondrian_rows(credit_scored())
+    for attribute in ("sex", "race"):
+        rows += mondrian_rows(acs_scored(attribute, seed))
+    return rows
+
+
 def main() -> None:
-    """Make one of the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=("weights", "dollars"))
+    """Make some of the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tables", nargs="+", choices=tuple(FILES))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    if options.table == "weights":
-        rows = verdict_rows("race", options.seed) + verdict_rows("sex", options.seed)
-    else:
-        rows = dollar_rows(options.seed)
-    table = pd.DataFrame(rows)
     FOLDER.mkdir(exist_ok=True)
-    table.to_csv(FOLDER / f"acs_{options.table}.csv", index=False, float_format="%.4f")
-    print(table.T.to_string())
+    for name in options.tables:
+        table = pd.DataFrame(rows_of(name, options.seed))
+        table.to_csv(FOLDER / FILES[name], index=False, float_format="%.4f")
+        print(table.to_string())
 
 
 if __name__ == "__main__":
