@@ -118,8 +118,9 @@ class Look:
             raise ValueError(f"looks: found {row!r}; wanted six entries")
         date, people, disparity, lower, upper, verdict = row
         disparity = math.nan if disparity is None else disparity
-        for value in (people, disparity, lower, upper):
-            if isinstance(value, bool) or not isinstance(value, int | float):
+        for value in (people, 0 if row[2] is None else disparity, lower, upper):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not math.isfinite(value):
                 raise ValueError(f"looks: found {value!r}; wanted a number")
         for text in (verdict, "" if date is None else date):
             if not isinstance(text, str):
@@ -583,7 +584,7 @@ class Monitor:
         _check_state(state)
         try:
             return cls._restored(state, metric)
-        except (TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError, OverflowError) as error:
             raise ValueError(f"state: it is not whole: {error}") from None
 
     @classmethod
@@ -606,6 +607,9 @@ class Monitor:
             windows=state["windows"],
         )
         monitor._names = _names_from_json(state["groups"]) or []
+        for name in monitor._names:
+            if isinstance(name, float) and not math.isfinite(name):
+                raise ValueError(f"groups: found {name!r}; wanted a name")
         people = state["people"]
         if isinstance(people, bool) or not isinstance(people, int) or people < 0:
             raise ValueError(f"people: found {people!r}; wanted how many were counted")

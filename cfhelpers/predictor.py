@@ -1227,13 +1227,15 @@ def check_written(fitted: Any, name: str, needed: Sequence[str]) -> None:
     if absent:
         raise ValueError(f"fitted: found no {absent[0]!r}; wanted all that to_dict gives")
     for each, (kinds, words) in WRITTEN_AS.items():
-        value = fitted.get(each)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if each in fitted and (
-            not isinstance(value, kinds) or (bool not in kinds and value is True)
-        ):
-            raise ValueError(f"fitted: found {value!r} for {each!r}; wanted {words}")
-        if is_number and (math.isnan(value) or (each in NOT_NEGATIVE and value < 0)):
+        if each not in fitted:
+            continue
+        value = fitted[each]
+        is_right = isinstance(value, kinds)
+        if isinstance(value, bool):  # which Python takes for an integer
+            is_right = bool in kinds
+        elif is_right and isinstance(value, int | float):
+            is_right = value >= 0 or (each not in NOT_NEGATIVE and not math.isnan(value))
+        if not is_right:
             raise ValueError(f"fitted: found {value!r} for {each!r}; wanted {words}")
 
 

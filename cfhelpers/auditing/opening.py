@@ -64,8 +64,15 @@ NEEDS = {
     "zstd": "zstandard: pip install zstandard, or unpack the file",
 }
 # What reading a damaged compressed file may raise.
-DAMAGED = (OSError, EOFError, ValueError, NotImplementedError, lzma.LZMAError)
-DAMAGED += (zlib.error, zipfile.BadZipFile)
+DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.decompress,
     "bzip2": bz2.decompress,

@@ -8,11 +8,11 @@ RARELY = 1e-6  # how often a whole run may fail by chance, with every promise ke
 
 
 def cases(quick, share=1.0):
-    """The count that is asked for, or a share of it; without one, the quick count."""
+    """The count that is asked for, or a share of it, and the quick count at least."""
     asked = os.environ.get("CFHELPERS_CASES")
     if asked is None:
         return quick
-    return max(1, round(int(asked) * share))
+    return max(quick, round(int(asked) * share))
 
 
 def most_by_chance(trials, chance, level):

@@ -77,8 +77,9 @@ WORK = {
         options = ["--cutoff", "0.5", "--output", page, "--card", str(folder / "card.md")]
         assert main(["audit", sys.argv[2], *options]) == 0
         document = json.loads((folder / "out" / "page.json").read_text())
-        told = [document["verdicts"], document["cells"], sorted(os.listdir(folder))]
-        answer(json.dumps([*told, sorted(os.listdir(folder / "out"))]))
+        names = sorted(path.name for path in folder.rglob("[!.]*"))  # but for leavings
+        names = [name for name in names if name != "answer"]
+        answer(json.dumps([document["verdicts"], document["cells"], names]))
     """,
     "tuning": """
         import test_tuning
