@@ -42,7 +42,6 @@ from cfhelpers.predictor import (
     KeepsEstimator,
     Promise,
     Task,
-    check_written,
     json_number,
     json_thresholds,
     json_values,

@@ -355,13 +355,14 @@ def mark_simulated(ax: Axes, rows: pd.DataFrame) -> None:
         figure = ax.get_figure(root=True)
         assert figure is not None
         inches = ax.get_position().width * figure.get_size_inches()[0]
+        word = str(marked[0])
         ax.text(
             0.5,
             0.5,
-            str(marked[0]),
+            word,
             transform=ax.transAxes,
             rotation=10,
-            fontsize=min(58, 13 * inches),
+            fontsize=min(58, 117 * inches / len(word)),
             color="0.5",
             alpha=0.25,
             ha="center",
