@@ -6,6 +6,8 @@ more often than with half of the level for each. A `confidence_sequence` bounds 
 probability at every look at once, however often one looks.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 import operator

@@ -5,6 +5,8 @@ covered. `CellCounts.shares` reduces it to what one metric compares: hits of tri
 every cell. Coverages, disparities, intervals and tests are all computed from these two.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,7 +73,7 @@ class CellCounts:
         groups: Groups,
         metric: FairnessMetric | None = None,
         labels: Sequence[int] | None = None,
-    ) -> "CellCounts":
+    ) -> CellCounts:
         """From prediction sets, boolean (n, K).
 
         `metric` where its filters are the user's own: they are asked about these labels
@@ -101,12 +103,12 @@ class CellCounts:
     @classmethod
     def from_scores(
         cls, scores: ArrayLike, threshold: ArrayLike, y: np.ndarray, groups: Groups
-    ) -> "CellCounts":
+    ) -> CellCounts:
         """From scores (n, K) and the threshold that decides on the sets."""
         return cls.from_sets(prediction_sets(scores, threshold), y, groups)
 
     @classmethod
-    def from_table(cls, table: pd.DataFrame, labels: Sequence[Any]) -> "CellCounts":
+    def from_table(cls, table: pd.DataFrame, labels: Sequence[Any]) -> CellCounts:
         """From a plain table: label, true_label (whether y is the label), group, n,
         covered.
 
@@ -142,7 +144,7 @@ class CellCounts:
         np.add.at(sizes, place, table["n"].to_numpy(np.int64))
         return cls(covered, sizes, EQUAL_DIFFERENT, names.tolist())
 
-    def __add__(self, other: "CellCounts") -> "CellCounts":
+    def __add__(self, other: CellCounts) -> CellCounts:
         """Counts of both, where both have the same cells."""
         if self.conditions != other.conditions or self.group_names != other.group_names:
             raise ValueError("cells: wanted the same conditions and groups on both sides")
@@ -155,7 +157,7 @@ class CellCounts:
             self._sum_at_least(other),
         )
 
-    def _sum_at_least(self, other: "CellCounts") -> np.ndarray | None:
+    def _sum_at_least(self, other: CellCounts) -> np.ndarray | None:
         """Sizes of the sets of both, where both are known."""
         if self.at_least is None or other.at_least is None:
             return None
@@ -178,13 +180,13 @@ class CellCounts:
 
     def shares(
         self, metric: FairnessMetric, labels: Sequence[int] | None = None
-    ) -> "Shares":
+    ) -> Shares:
         """What a metric compares, for some of the labels (by default all)."""
         return replace(self._shares(metric, labels), is_dependent=self.is_dependent)
 
     def _shares(
         self, metric: FairnessMetric, labels: Sequence[int] | None = None
-    ) -> "Shares":
+    ) -> Shares:
         """The same, whether groups overlap or not."""
         every_label = list(range(len(self.sizes)))
         chosen = every_label if labels is None else list(labels)
@@ -214,7 +216,7 @@ class CellCounts:
             self.group_names,
         )
 
-    def _size_shares(self, metric: FairnessMetric) -> "Shares":
+    def _size_shares(self, metric: FairnessMetric) -> Shares:
         """Sets of one label among all sets; or sizes, each as a share of all labels."""
         if self.at_least is None:
             raise ValueError(

@@ -1,5 +1,7 @@
 """Split conformal prediction: the quantile, prediction sets, their coverage and size."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

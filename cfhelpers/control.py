@@ -6,6 +6,8 @@ move only at calibration scores, so those above q̂, q̂ itself and ∞ are the 
 candidates are the points of a grid that is fixed beforehand, tested from ∞ downwards.
 """
 
+from __future__ import annotations
+
 import copy
 import functools
 import math
@@ -414,7 +416,7 @@ def search(
     weight_bound: float | None = None,
     random_state: int = 0,
     together: Sequence[float] = (),
-) -> "Search":
+) -> Search:
     """The pass behind `find_threshold` and `frontier`.
 
     Do it once, then ask the result for as many values of c as you like. For several
@@ -553,7 +555,7 @@ class Calibration:
         start: float | None = None,
         test: str = "staircase",
         together: Sequence[float] = (),
-    ) -> "Search":
+    ) -> Search:
         """Everything about one metric: ask it for a closeness, or the frontier.
 
         Several metrics are searched together, each with what `together` allows.
@@ -660,7 +662,7 @@ class Calibration:
         grid: ArrayLike | None,
         start: float | None,
         test: str,
-    ) -> "Search":
+    ) -> Search:
         """One threshold at which several metrics hold, each within its own closeness.
 
         The loss is by how much the worst of them exceeds what is allowed of it, plus what
@@ -724,7 +726,7 @@ class Calibration:
             )
 
     @cached_property
-    def _ranked(self) -> "Calibration":
+    def _ranked(self) -> Calibration:
         """The same points with each one's scores ascending, whichever label they are of.
 
         A set holds at least j labels if the j-th smallest score is at most λ. The true
@@ -832,7 +834,7 @@ class Calibration:
         grid: np.ndarray | None,
         level: float | None,
         start: float | None,
-    ) -> "Curve":
+    ) -> Curve:
         """The answers of one threshold."""
         if self.weights is not None:
             weighted = WeightedScores.build(
@@ -916,7 +918,7 @@ class Curve:
         passed: np.ndarray,
         passed_hits: np.ndarray,
         with_infinity: bool = True,
-    ) -> "Curve":
+    ) -> Curve:
         """From the thresholds with a new low of the loss; ∞ is added if it helps."""
         is_true = cells.kinds.is_true.astype(bool)
         in_sets = ordered.below.sum() + passed
@@ -1066,7 +1068,7 @@ def first_passing_by_weight(ordered: WeightedScores, cells: CellMap) -> Curve:
     )
 
 
-def _losses_at(curve: "Curve", thresholds: np.ndarray, level: float | None) -> np.ndarray:
+def _losses_at(curve: Curve, thresholds: np.ndarray, level: float | None) -> np.ndarray:
     """The largest loss over labels at every threshold, ascending."""
     losses = np.full(len(thresholds), curve.cells.metric.no_loss)
     if level is not None and not curve.cells.has_pairs:
@@ -1079,8 +1081,8 @@ def _losses_at(curve: "Curve", thresholds: np.ndarray, level: float | None) -> n
 
 
 def _curve_of_losses(
-    first: "Curve", thresholds: np.ndarray, losses: np.ndarray, level: float | None
-) -> "Curve":
+    first: Curve, thresholds: np.ndarray, losses: np.ndarray, level: float | None
+) -> Curve:
     """The curve from losses at all candidates, sizes and coverages by the first's order.
 
     With a level the walk comes down from the top; else every new low is an answer.
@@ -1219,7 +1221,7 @@ class Search:
     others_in_sets: float  # for the labels that keep q̂: pairs (point, label) in the sets,
     others_hits: float  # and true labels covered
     weighting: Weighting | None = None
-    parts: tuple[tuple["Search", float], ...] = ()  # metrics together, and closeness
+    parts: tuple[tuple[Search, float], ...] = ()  # metrics together, and closeness
 
     def find(self, closeness: float | None = None) -> FairThreshold:
         """The answer of `find_threshold` for one closeness."""

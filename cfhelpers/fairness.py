@@ -1,5 +1,7 @@
 """The disparity of prediction sets between groups, as it is reported on a test split."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import replace
 from typing import Any

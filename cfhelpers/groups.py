@@ -4,6 +4,8 @@ A boolean table (n, G) says of every point to which groups it belongs: to one, t
 or to none. The codes are then those of the combinations that occur.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,11 +101,11 @@ class Groups:
         dtype = object if len(kinds) > 1 else None
         return np.array(self.names, dtype=dtype)[self.codes]
 
-    def take(self, rows: np.ndarray) -> "Groups":
+    def take(self, rows: np.ndarray) -> Groups:
         """The groups of some of the points; names that none of them has are kept."""
         return Groups(self.codes[rows], self.names, self.memberships)
 
-    def pool(self, names: Iterable[Any]) -> "Groups":
+    def pool(self, names: Iterable[Any]) -> Groups:
         """One group made of several, after all others; it is named after them.
 
         Examples
@@ -122,7 +124,7 @@ class Groups:
         new_codes[is_pooled] = np.count_nonzero(~is_pooled)
         return Groups(new_codes[self.codes], new_names)
 
-    def leave_out(self, names: Iterable[Any]) -> "Groups":
+    def leave_out(self, names: Iterable[Any]) -> Groups:
         """Without some groups: their points are then in no group.
 
         Examples
@@ -150,7 +152,7 @@ class Groups:
         """The names of some groups."""
         return [self.names[place] for place in np.flatnonzero(is_chosen)]
 
-    def declare(self, names: Iterable[Any]) -> "Groups":
+    def declare(self, names: Iterable[Any]) -> Groups:
         """With these names too; those that are new come last, without points."""
         every = list(dict.fromkeys([*self.names, *names]))
         if self.memberships is None:
@@ -159,7 +161,7 @@ class Groups:
         none = np.zeros((self.n_codes, n_new), np.int64)
         return Groups(self.codes, every, np.hstack([self.memberships, none]))
 
-    def joined(self, others: "Groups") -> "Groups":
+    def joined(self, others: Groups) -> Groups:
         """These points followed by others."""
         groups = self.declare(others.names)
         place = {name: code for code, name in enumerate(groups.names)}

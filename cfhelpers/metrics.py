@@ -1,5 +1,7 @@
 """Fairness metrics: which points form a cell, and how cells are compared."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Also called group-conditional conformal prediction. It is the baseline for whoev
 for a person's group at prediction: every label is covered in every group on its own.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -6,6 +6,8 @@ the groups are within the closeness, beyond it, or that it cannot tell. The prob
 that any look is ever wrong is at most one less the confidence.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -113,7 +115,7 @@ class Look:
         return [self.date, self.people, disparity, self.lower, self.upper, self.verdict]
 
     @classmethod
-    def from_row(cls, row: Sequence[Any]) -> "Look":
+    def from_row(cls, row: Sequence[Any]) -> Look:
         if not isinstance(row, list | tuple) or len(row) != 6:
             raise ValueError(f"looks: found {row!r}; wanted six entries")
         date, people, disparity, lower, upper, verdict = row
@@ -211,7 +213,7 @@ class Monitor:
         *,
         date: Any = None,
         batch: str | None = None,
-    ) -> "Monitor":
+    ) -> Monitor:
         """Count more people: all of them, or none if something is wrong.
 
         Parameters
@@ -404,7 +406,7 @@ class Monitor:
         rows = [[getattr(look, name) for name in LOOK_COLUMNS] for look in self.looks]
         return pd.DataFrame(rows, columns=LOOK_COLUMNS)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """The disparity over time, between which values it lies, and what is allowed."""
         from cfhelpers import plots
 
@@ -505,7 +507,7 @@ class Monitor:
 
     # The state.
 
-    def merge(self, other: "Monitor") -> "Monitor":
+    def merge(self, other: Monitor) -> Monitor:
         """A monitor with the counts of both, whose people must be different.
 
         The two must have been made with the same options. The looks of the first are
@@ -536,7 +538,7 @@ class Monitor:
         merged._note_look(_later(self.looks, other.looks))
         return merged
 
-    def _add_counts_of(self, other: "Monitor") -> None:
+    def _add_counts_of(self, other: Monitor) -> None:
         """Add the counts of a monitor with the same options."""
         for name in other._names:
             if name not in self._names:
@@ -576,7 +578,7 @@ class Monitor:
     @classmethod
     def from_dict(
         cls, state: Mapping[str, Any], metric: FairnessMetric | None = None
-    ) -> "Monitor":
+    ) -> Monitor:
         """The monitor that `to_dict` described.
 
         `metric` where it is one of your own, whose filters a state cannot hold.
@@ -590,7 +592,7 @@ class Monitor:
     @classmethod
     def _restored(
         cls, state: Mapping[str, Any], metric: FairnessMetric | None
-    ) -> "Monitor":
+    ) -> Monitor:
         """From a state that has every entry."""
         found = state["metric"] if metric is None else metric
         if metric is not None and metric.name != state["metric"]:
@@ -656,7 +658,7 @@ class Monitor:
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], metric: FairnessMetric | None = None
-    ) -> "Monitor":
+    ) -> Monitor:
         """Read what `save` wrote."""
         name = Path(path).name
         try:

@@ -5,6 +5,8 @@ the best group is covered as stated and the others less by an expected gap. The 
 the number of people from which on it accepts with the power asked for.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Iterable, Mapping
@@ -75,7 +77,7 @@ class Plan:
             f"The smallest cell, {where}, then has about {smallest['points']:,} points."
         )
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """The chance of passing by the number of people."""
         from cfhelpers import plots
 

@@ -1,5 +1,7 @@
 """One look for every figure, one way to save it, and pictures of what a search found."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

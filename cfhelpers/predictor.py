@@ -3,6 +3,8 @@
 Groups are needed to calibrate it, and not to predict.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import math
@@ -307,7 +309,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         unlabelled: tuple[Any, ...] | None = None,
         sample_weight: ArrayLike | None = None,
         weight_bound: float | None = None,
-    ) -> "FairConformalClassifier":
+    ) -> FairConformalClassifier:
         """Find the thresholds on calibration data that did not train the estimator.
 
         Parameters
@@ -362,7 +364,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         self._search(task)
         return self
 
-    def _search(self, task: "Task") -> None:
+    def _search(self, task: Task) -> None:
         """Find the thresholds, and set what was found."""
         if self.per_group:
             mondrian.check_is_partition(task.groups)
@@ -380,7 +382,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         labels: np.ndarray,
         people: Groups,
         more: tuple[np.ndarray, Groups] | None,
-    ) -> "Task":
+    ) -> Task:
         """The search that the options ask for; everyone's groups have the same names."""
         return Task.of(
             table,
@@ -522,7 +524,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
     @classmethod
     def from_dict(
         cls, fitted: dict[str, Any], estimator: Any = None
-    ) -> "FairConformalClassifier":
+    ) -> FairConformalClassifier:
         """A classifier that serves the same sets as the one that `to_dict` wrote.
 
         Parameters
@@ -747,7 +749,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             return self.grid
         return control.default_grid(scores.raps_maximum(len(self.classes_), **options))
 
-    def _remember(self, task: "Task", pooled: list[Any], left_out: list[Any]) -> None:
+    def _remember(self, task: Task, pooled: list[Any], left_out: list[Any]) -> None:
         """Set what was found, in the user's own names."""
         found = task.find()
         cells = []
@@ -772,7 +774,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         )
         self.summary_ = self._summary(task)
 
-    def _remember_groups(self, task: "Task", regrouped: "Task") -> None:
+    def _remember_groups(self, task: Task, regrouped: Task) -> None:
         """Set the thresholds of every group, and the fair predictor's beside them.
 
         Gaps are those between the groups that the fair predictor was asked for.
@@ -808,7 +810,7 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
                 stacklevel=4,
             )
 
-    def _summary(self, task: "Task") -> pd.DataFrame:
+    def _summary(self, task: Task) -> pd.DataFrame:
         """A row per label."""
         compared = "ratio" if task.metric.is_ratio else "gap"
         points = np.bincount(task.labels, minlength=len(self.classes_))
@@ -827,8 +829,8 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
 def warn_about(
     promise: Promise,
     result: FairThreshold,
-    task: "Task",
-    regrouped: "Task",
+    task: Task,
+    regrouped: Task,
     served: str,
 ) -> None:
     """Say what a user must know about a calibration; `served` is what ∞ serves."""
@@ -896,7 +898,7 @@ class Task:
         closeness: float | None,
         options: dict[str, Any],
         more: tuple[np.ndarray, Groups] | None,
-    ) -> "Task":
+    ) -> Task:
         """With everyone's groups by the same names, also those without a label."""
         if more is not None:
             people = people.declare(more[1].names)
@@ -910,7 +912,7 @@ class Task:
         per_group: bool,
         seed: int,
         ids: Any,
-    ) -> tuple[Weighting, "Task", np.ndarray]:
+    ) -> tuple[Weighting, Task, np.ndarray]:
         """What became of the weights, the search with them, and which points count.
 
         With a guarantee, or thresholds for each group, points are thinned.
@@ -955,7 +957,7 @@ class Task:
         blocking = {cell[0] for cell in sizes_only.find().blocking_cells}
         return [name for name in self.groups.names if name in blocking]
 
-    def regroup(self, rule: str) -> tuple["Task", list[Any], list[Any]]:
+    def regroup(self, rule: str) -> tuple[Task, list[Any], list[Any]]:
         """The search without small groups, those that were pooled, those left out.
 
         Where all groups are small they stay: nothing would be left to compare.

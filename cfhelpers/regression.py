@@ -8,6 +8,8 @@ which the interval meets it. So regions stand for labels, and whatever is comput
 prediction sets (metrics, exact search, guarantee) is computed for intervals.
 """
 
+from __future__ import annotations
+
 import inspect
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -331,7 +333,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         unlabelled: tuple[Any, Any] | None = None,
         sample_weight: ArrayLike | None = None,
         weight_bound: float | None = None,
-    ) -> "FairConformalRegressor":
+    ) -> FairConformalRegressor:
         """Find the threshold on calibration data that did not train the estimator.
 
         Parameters
@@ -527,7 +529,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     @classmethod
     def from_dict(
         cls, fitted: dict[str, Any], estimator: Any = None
-    ) -> "FairConformalRegressor":
+    ) -> FairConformalRegressor:
         """A regressor that serves the same intervals as the one `to_dict` wrote.
 
         Parameters

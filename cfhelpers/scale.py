@@ -6,6 +6,8 @@ at the grid's points, so the guarantee needs one pass. The paper's rule and q̂ 
 scores in a few bins one by one, and those come from a second pass.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
 import os

@@ -4,6 +4,8 @@ A larger score is a stranger label. `person_u` draws the random number that APS 
 take for every person.
 """
 
+from __future__ import annotations
+
 import hashlib
 from typing import Any
 

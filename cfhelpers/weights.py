@@ -10,6 +10,8 @@ costs points. Weighted counts use every point, with an effective size in place o
 number of points. They are approximate.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any

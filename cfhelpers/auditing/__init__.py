@@ -9,6 +9,8 @@
 - command: the command line.
 """
 
+from __future__ import annotations
+
 from cfhelpers.auditing.files import FileAudit, Source, audit_file
 from cfhelpers.auditing.missing import MISSING
 from cfhelpers.auditing.statistics import TRUE_LABEL, Audit, audit

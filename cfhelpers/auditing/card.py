@@ -1,5 +1,7 @@
 """A card: the audit in a page of Markdown, for a model card."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """The command line: `cfhelpers audit my.csv --label y --output report.html`."""
 
+from __future__ import annotations
+
 import argparse
 import inspect
 import json

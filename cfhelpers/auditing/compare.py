@@ -1,5 +1,7 @@
 """Two audits compared: what changed between them, and what of it is beyond noise."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@ The page, the tables, the card and the comparison of two audits read nothing but
 document. docs/audit_json.md says what every field holds.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os

@@ -1,5 +1,7 @@
 """The picture of an audit in a notebook: shares by group with their intervals."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

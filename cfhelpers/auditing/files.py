@@ -1,5 +1,7 @@
 """The audit of a file of predictions, by every group column, and what would mend it."""
 
+from __future__ import annotations
+
 import datetime
 import math
 import os

@@ -1,5 +1,7 @@
 """Group columns of a file: names as text, missing values, small groups, their order."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Groups of an audit: points that have none form a group too."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Set
 from typing import Any
 

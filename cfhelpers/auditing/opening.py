@@ -4,6 +4,8 @@ A file is read once, into memory: its bytes give the checksum and the table. Wha
 taken for what (a separator, a comment line, decimal commas) is kept as sentences.
 """
 
+from __future__ import annotations
+
 import bz2
 import csv
 import gzip

@@ -4,6 +4,8 @@ Positions are per cent of the width, so that a picture fits a desk and a telepho
 names are text of the page, which wraps and is read aloud. The template draws them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

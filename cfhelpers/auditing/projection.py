@@ -5,6 +5,8 @@ group, a true label and a set. A person counts once, for all labels. How often t
 is decided at each size says how many people it takes to decide it in 80% of cases.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -58,7 +60,7 @@ class People:
             return float(len(self))
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
 
-    def joined(self, sets: np.ndarray, groups: Groups) -> "People":
+    def joined(self, sets: np.ndarray, groups: Groups) -> People:
         """With people whose true label is not known, and taken to be the first."""
         return People(
             np.concatenate([self.sets, sets]),
@@ -71,7 +73,7 @@ class People:
         )
 
     @cached_property
-    def kinds(self) -> tuple["People", np.ndarray]:
+    def kinds(self) -> tuple[People, np.ndarray]:
         """One person of every kind (group, true label, set), and the kinds' shares."""
         n_groups = len(self.groups)
         key = self.y.astype(np.int64) * n_groups + self.groups.codes
@@ -167,7 +169,7 @@ def _grown(shares: Shares, times: float) -> Shares:
     )
 
 
-def _times_with_power(draws: "_Draws", first: float) -> float | None:
+def _times_with_power(draws: _Draws, first: float) -> float | None:
     """How many times the file is decided with the wanted probability.
 
     Sizes are tried one after the other, each where the law through those before puts the
@@ -281,7 +283,7 @@ class _Kinds:
     prior_hits: np.ndarray
 
     @classmethod
-    def of(cls, people: People, shares: Shares, is_open: np.ndarray) -> "_Kinds":
+    def of(cls, people: People, shares: Shares, is_open: np.ndarray) -> _Kinds:
         """The kinds that occur, with the labels and filters that are still open."""
         kinds, frequencies = people.kinds
         metric = shares.metric
@@ -309,7 +311,7 @@ class _Kinds:
         )
         return found.merged()
 
-    def merged(self) -> "_Kinds":
+    def merged(self) -> _Kinds:
         """Kinds that count in the same cells as one: draws take less time."""
         columns = [self.codes[:, None], self.trials, self.hits, self.prior_hits]
         signature = np.concatenate(columns, axis=1)

@@ -4,6 +4,8 @@ Bad files end here, in a `ValueError` that names the column and the row. Rows ar
 from 1, after the header. What was taken for what is kept as sentences.
 """
 
+from __future__ import annotations
+
 import csv
 import os
 import re
@@ -240,7 +242,7 @@ class _Roles:
         part: Any,
         id: Any,
         weights: Any,
-    ) -> "_Roles":
+    ) -> _Roles:
         """The columns that were named, or have usual names."""
         names = [str(column) for column in frame.columns]
         [label_column] = _column_names(names, label, "label", least=1, most=1)

@@ -3,6 +3,8 @@
 All of them are made from the document, which is computed once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any

@@ -4,6 +4,8 @@ Everything here is made from one verdict of the audit's JSON document, a plain d
 `cfhelpers.auditing.document`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

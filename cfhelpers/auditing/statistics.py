@@ -4,6 +4,8 @@ The audit counts points per cell (`cfhelpers.cells`) and puts what follows from 
 into tables; `cfhelpers.auditing.verdicts` says what does follow.
 """
 
+from __future__ import annotations
+
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,7 @@
 """The tables of an audit as CSV, safe to open in a spreadsheet."""
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,6 +3,8 @@
 All of it is computed from what a metric compares: `cfhelpers.cells.Shares`.
 """
 
+from __future__ import annotations
+
 import functools
 from bisect import bisect_left
 from collections.abc import Callable

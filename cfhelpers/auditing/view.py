@@ -3,6 +3,8 @@
 The template only puts these values into place; it decides nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,6 +5,8 @@ there are replicate weights, the effective size is that of a simple random sampl
 variance that they show. Either way intervals and verdicts are approximate.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +64,7 @@ class Weights:
         if self.replicates is not None:
             object.__setattr__(self, "replicates", _below_one(self.replicates))
 
-    def take(self, rows: np.ndarray) -> "Weights":
+    def take(self, rows: np.ndarray) -> Weights:
         """Those of some of the people."""
         replicates = self.replicates
         if replicates is not None:

@@ -1,5 +1,7 @@
 """Counts in words, and names of strangers made harmless."""
 
+from __future__ import annotations
+
 import unicodedata
 
 # Categories of characters that act on a terminal or turn the direction of a page.

@@ -1,5 +1,7 @@
 """Excel files: which sheet, and which of its rows and columns are the table."""
 
+from __future__ import annotations
+
 import datetime
 import io
 from typing import Any

@@ -1,5 +1,7 @@
 """The datasets of the paper; `load_dataset` gives a `Dataset` that says what it holds."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any

@@ -1,5 +1,7 @@
 """What a loaded dataset is, how it prints, and how it is split."""
 
+from __future__ import annotations
+
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence

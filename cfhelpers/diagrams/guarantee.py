@@ -1,5 +1,7 @@
 """Drawings of the guarantee: brackets and bounds, the walk down, the staircase."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

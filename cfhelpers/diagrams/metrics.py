@@ -1,5 +1,7 @@
 """Drawings of fairness: a metric as a filter on people, many groups, an average."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Drawings of counting: files as tables of counts, and the bins that can hold λ."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Drawings of the search: a table by hand, the gap, one λ or several, the price."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

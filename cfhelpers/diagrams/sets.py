@@ -1,5 +1,7 @@
 """Drawings of conformal prediction: a set, the n + 1 slots, APS, the Beta law."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 
