@@ -30,10 +30,11 @@ def test_every_test_that_was_run_is_still_there(root, kept):
 def test_every_part_has_a_bug_that_it_noticed(kept):
     noticed = {name for name, entry in kept["bugs"].items() if entry["noticed"]}
     bugs = stress.stress_bugs()
-    assert noticed == {bug.name for bug in bugs}
+    assert all(entry["noticed"] for entry in kept["bugs"].values())
     for part in stress.PARTS:
         file = f"tests/stress/test_stress_{part}.py::"
-        assert any(test.startswith(file) for bug in bugs for test in bug.tests)
+        own = {bug.name for bug in bugs if bug.tests[0].startswith(file)}
+        assert own & noticed, part
 
 
 def test_the_statistics_fail_by_chance_at_most_once_in_a_million(kept):
