@@ -156,7 +156,7 @@ class FairThreshold:
         >>> FairThreshold.from_dict(json.loads(written)).threshold.tolist()
         [0.7, 0.7]
         """
-        written = json_values(asdict(replace(self, threshold=[], bound=[], bounds={})))
+        written = json_values(asdict(self))
         written["class"] = type(self).__name__
         written["threshold"] = json_thresholds(self.threshold)
         written["base_threshold"] = json_number(self.base_threshold)
