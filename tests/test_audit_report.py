@@ -213,7 +213,7 @@ def test_labels_with_names_are_all_compared_and_numbers_but_0(bad_csv):
         "1",
         "0",
     ]
-    assert "labels compared: no, yes, of no, yes" in str(audit_file(bad_csv(GOOD)))
+    assert "labels compared: all, which are no, yes" in str(audit_file(bad_csv(GOOD)))
 
 
 def test_what_holds_for_every_verdict_is_said_once(digits_csv):
