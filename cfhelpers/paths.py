@@ -147,6 +147,11 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     Path
         An empty file to write to.
 
+    Raises
+    ------
+    ValueError
+        If `path` is a device or a pipe, whose place a file would take.
+
     Examples
     --------
     >>> import tempfile
@@ -157,6 +162,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     table.csv
     """
     path = Path(path)
+    check_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(
         prefix=f".{path.stem}.",
@@ -171,6 +177,17 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """A ValueError if a device or a pipe stands where a file is to be written.
+
+    Examples
+    --------
+    >>> check_replaceable(Path("table.csv"))
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path} is a device or a pipe; wanted a file")
 
 
 def writer_mark(process: int) -> str:

@@ -218,6 +218,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert target.read_text() == "new" and list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="named pipes are those of POSIX")
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    link = tmp_path / "link"
+    link.symlink_to(os.devnull)
+    for target in (pipe, link):
+        with (
+            pytest.raises(ValueError, match="is a device or a pipe; wanted a file"),
+            paths.atomic_write(target),
+        ):
+            pytest.fail("nothing may be written")
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"pipe", "link"}
+
+
 def test_two_threads_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path):
     target = tmp_path / "table.csv"
     both = threading.Barrier(2, timeout=60)

@@ -339,8 +339,10 @@ def check_writable(
         raise ValueError(f"{option}: {path} is a folder; wanted a file")
     if is_folder and path.exists() and not path.is_dir():
         raise ValueError(f"{option}: {path} is a file; wanted a folder")
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError(f"{option}: {path} is a device or a pipe; wanted a file")
+    try:
+        paths.check_replaceable(path)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
     if path.exists() and predictions.exists() and path.samefile(predictions):
         raise ValueError(f"{option}: {path} is the file of predictions itself")
     folder = path if is_folder else path.parent

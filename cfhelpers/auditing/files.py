@@ -27,7 +27,6 @@ from cfhelpers.auditing.reading import (
     load_predictions,
 )
 from cfhelpers.auditing.statistics import (
-    TRUE_LABEL,
     Audit,
     audit,
     never_within,
@@ -51,6 +50,7 @@ WIDE_GRID = np.concatenate([-LARGE_SCORES, control.default_grid(), LARGE_SCORES]
 DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
 HAIR = 1e-12  # by which a probability may miss a cut-off: the last bits do not matter
 EFFECT_COLUMNS = ["disparity", "lower", "upper", "closeness", "verdict"]
+MOST_CELLS = 5  # cells with too few rows that are told by name
 FEW_PLACES = 10  # labels of which each cut-off is told by itself
 
 AS_IT_IS = "as it is"
@@ -181,8 +181,7 @@ class FileAudit:
         verb = "is" if n_audited == 1 else "are"
         lines = [
             f"{self.name}: {n_audited:,} of {counted(len(self.y), 'row')} {verb} audited;"
-            f" labels compared: {', '.join(self.positive_labels)}, "
-            f"of {', '.join(self.label_names)}"
+            f" labels compared: {self._compared_labels}"
         ]
         lines += [f"  {sentence}" for sentence in [*self.reading, self.rule]]
         note = ""
@@ -193,6 +192,13 @@ class FileAudit:
         if self.joint:
             note = ""
         return "\n".join([*lines, *filter(None, [note]), f"  {self.joint_sentence}"])
+
+    @property
+    def _compared_labels(self) -> str:
+        """The labels that are compared, and of which they are some."""
+        if self.positive_labels == self.label_names:
+            return f"all, which are {', '.join(self.label_names)}"
+        return f"{', '.join(self.positive_labels)}, of {', '.join(self.label_names)}"
 
     @property
     def people(self) -> int:
@@ -396,14 +402,37 @@ class FileAudit:
         return replace(found, threshold=threshold)
 
     def _note(self, found: control.FairThreshold) -> str:
-        """Why there is no finite threshold, with labels by name."""
+        """Why there is no finite threshold, in a sentence with groups and labels."""
         if found.feasible:
             return ""
+        text = "no finite threshold does"
+        if not found.satisfied:
+            text += ", and sets of all labels do not either"
+        if math.isinf(found.base_threshold):
+            coverage = f"{1 - self.alpha:g}"
+            return f"{text}: too few calibration rows for a coverage of {coverage}"
+        closest = control.told_closeness(found.smallest_closeness, found.is_ratio)
+        if closest:
+            text += f"; the closest that one comes is {closest}"
+        if found.blocking_cells:
+            text += f"; {self._blocking_cells(found)}"
+        return text
+
+    def _blocking_cells(self, found: control.FairThreshold) -> str:
+        """Which groups and labels have too few calibration rows for a threshold."""
         cells = []
-        for group, label, n in found.blocking_cells:
-            name = TRUE_LABEL if label is None else self.label_names[label]
-            cells.append((group, name, n))
-        return replace(found, blocking_cells=cells).why_infinite()
+        for group, label, n in found.blocking_cells[:MOST_CELLS]:
+            whose = (
+                "" if label is None else f" with the label “{self.label_names[label]}”"
+            )
+            cells.append(f"“{group}”{whose} ({n:,})")
+        n_others = len(found.blocking_cells) - len(cells)
+        if n_others:
+            cells.append(counted(n_others, "other cell"))
+        text = f"too few calibration rows: {', '.join(cells)}"
+        if found.points_needed >= control.MANY:
+            return f"{text}; no number of rows would do"
+        return f"{text}; each needs {found.points_needed:,}"
 
     def _row(
         self, threshold: np.ndarray, by: str, metric: str, note: str
@@ -463,11 +492,17 @@ class FileAudit:
         chosen = sets
         if metric.per_label:
             chosen = sets[:, self._positive_codes]
-        names = " and ".join(self.positive_labels) if metric.per_label else "every label"
+        names = "every label"
+        if metric.per_label and self.positive_labels != self.label_names:
+            names = ", ".join(f"“{name}”" for name in self.positive_labels)
         if chosen.all():
             return f"every set holds {names}"
         if not chosen.any():
-            return f"no set holds {names}" if metric.per_label else "every set is empty"
+            return (
+                "every set is empty"
+                if names == "every label"
+                else f"no set holds {names}"
+            )
         return ""
 
     def _served(

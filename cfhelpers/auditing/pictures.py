@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cfhelpers.auditing.sentences import percents, quoted
+from cfhelpers.auditing.sentences import quoted, share_texts
 
 MOST_ROWS = 12  # with more groups, the lowest and the highest are drawn
 MOST_DOTS = 400  # groups in the strip that shows all of them at once
@@ -233,14 +233,14 @@ def _summary(cells: Sequence[Mapping[str, Any]], n_drawn: int) -> str:
         return ""
     quarter = known[len(known) // 4]
     three_quarters = known[(3 * len(known)) // 4]
-    low, high = percents(quarter, three_quarters)
+    low, high = share_texts(cells[0]["metric"], quarter, three_quarters)
     without = len(cells) - len(known)
     empty = ""
     if without:
         empty = f" {without:,} of them have no people here."
     return (
         f"{len(cells):,} groups; the {n_drawn} lowest and highest are drawn. "
-        f"The middle half lie between {low} and {high}.{empty}"
+        f"Half of the groups lie between {low} and {high}.{empty}"
     )
 
 
@@ -254,7 +254,7 @@ def _alt(
     highest = entry["highest"]
     if lowest is None or highest is None:
         return f"No group has people to compare, for {quoted(entry['label'])}."
-    low, high = percents(lowest["share"], highest["share"])
+    low, high = share_texts(entry["metric"], lowest["share"], highest["share"])
     return (
         f"Shares of {len(cells):,} groups by {entry['grouping']}, with intervals: from "
         f"{low} in {quoted(shown(lowest['group']))} to {high} in "

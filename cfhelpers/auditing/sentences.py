@@ -137,6 +137,21 @@ def percents(*shares: float) -> list[str]:
     return texts
 
 
+def share_texts(metric: str, *shares: float) -> list[str]:
+    """Shares as per cent, or differences from a prior with their sign.
+
+    Examples
+    --------
+    >>> share_texts("equal_opportunity", 0.37, 0.26)
+    ['37%', '26%']
+    >>> share_texts("predictive_parity_proxy", 0.442, -0.09)
+    ['+0.442', '-0.090']
+    """
+    if metric == "predictive_parity_proxy":
+        return [f"{share:+.3f}" for share in shares]
+    return percents(*shares)
+
+
 def number(value: float | None) -> str:
     """A difference or ratio with enough digits; a dash where there is none.
 
@@ -327,10 +342,10 @@ def _collect(entry: Mapping[str, Any]) -> dict[str, str]:
             "size matters, whichever side of the limit it is on."
         )
         return {"step": "collect", "text": text}
-    more = max(entry["people_needed"] - entry["people"], 0)
+    more = two_digits(max(entry["people_needed"] - entry["people"], 0))
     text = (
-        f"Collect about {two_digits(more):,} more people like these "
-        f"({two_digits(entry['people_needed']):,} in all). If shares stay as observed, "
+        f"Collect about {more:,} more people like these "
+        f"({entry['people'] + more:,} in all). If shares stay as observed, "
         f"that gives a verdict with a probability of {entry['power']:.0%}."
     )
     return {"step": "collect", "text": text}

@@ -448,6 +448,7 @@ def _fix_sections(document: Mapping[str, Any], shown: Names) -> list[dict[str, A
                 "allowed": allowed(entry),
                 "measured": counted(entry["fixes"][0]["rows"], "row"),
                 "labels": document["labels"],
+                "limit_of": _limit_of(entry["fixes"]),
                 "notes": _notes(entry["fixes"], shown),
             }
         )
@@ -460,9 +461,8 @@ def _fix_row(row: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]
     word = fix["verdict"]
     if fix["vacuous"] and word != "beyond":
         word = "says nothing"
-    rule = RULES.get(fix["rule"], fix["rule"])
     return {
-        "name": f"{fix['thresholds']}, {rule}" if rule else fix["thresholds"],
+        "name": _fix_name(fix),
         "is_best": fix is best_fix(entry),
         "word": word,
         "sign": FIX_SIGNS[word],
@@ -473,7 +473,7 @@ def _fix_row(row: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]
         "size": f"{fix['mean_set_size']:.3f}",
         "price": _price(fix, entry["fixes"][0]),
         "coverage": f"{fix['coverage']:.1%}",
-        "thresholds": [threshold_text(threshold) for threshold in fix["by_label"]],
+        "thresholds": [_limit_text(threshold) for threshold in fix["by_label"]],
         "x": row["x"],
         "x1": row["x1"],
         "x2": row["x2"],
@@ -505,16 +505,37 @@ def threshold_text(threshold: Mapping[str, Any]) -> str:
     return f"score ≤ {threshold['score']:.4f}"
 
 
-def _notes(fixes: list[Mapping[str, Any]], shown: Names) -> list[str]:
-    """Why no finite threshold was found, each reason once."""
-    notes = []
+def _limit_text(threshold: Mapping[str, Any]) -> str:
+    """The same, below a heading that says what it is a limit of."""
+    return threshold_text(threshold).removeprefix("probability ").removeprefix("score ")
+
+
+def _limit_of(fixes: Sequence[Mapping[str, Any]]) -> str:
+    """What the thresholds are: limits of a probability, or of a score."""
     for fix in fixes:
-        if fix["note"] and fix["note"] not in notes:
-            notes.append(fix["note"])
+        for threshold in fix["by_label"]:
+            if threshold["probability"] is not None:
+                return "Probability from which a label is in the set"
+    return "Score up to which a label is in the set"
+
+
+def _notes(fixes: list[Mapping[str, Any]], shown: Names) -> list[str]:
+    """Why no finite threshold was found, each reason once, with the lines it is of."""
+    lines: dict[str, list[str]] = {}
+    for fix in fixes:
+        if fix["note"]:
+            lines.setdefault(fix["note"], []).append(_fix_name(fix))
     texts = []
-    for note in notes:
-        texts.append(_shown_text(f"{note[0].upper()}{note[1:].rstrip('.')}.", shown))
+    for note, names in lines.items():
+        text = f"{'; '.join(names)}: {note.rstrip('.')}."
+        texts.append(_shown_text(f"{text[0].upper()}{text[1:]}", shown))
     return texts
+
+
+def _fix_name(fix: Mapping[str, Any]) -> str:
+    """One kind of thresholds, in words."""
+    rule = RULES.get(fix["rule"], fix["rule"])
+    return f"{fix['thresholds']}, {rule}" if rule else str(fix["thresholds"])
 
 
 def _threshold_rows(thresholds: list[Mapping[str, Any]] | None) -> list[dict[str, str]]:
