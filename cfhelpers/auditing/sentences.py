@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cfhelpers.auditing.words import counted
+from cfhelpers.auditing.words import confidence_text, counted
 
 Naming = Callable[[str], str]
 
@@ -314,7 +314,7 @@ def known(entry: Mapping[str, Any], confidence: float) -> str:
     what = "ratio" if entry["compare"] == "ratio" else "difference"
     return (
         f"The {what} is {number(entry['estimate'])}, between {number(entry['lower'])} "
-        f"and {number(entry['upper'])} with {100 * confidence:.4g}% confidence; "
+        f"and {number(entry['upper'])} with {confidence_text(confidence)} confidence; "
         f"allowed is {allowed(entry)}."
     )
 
