@@ -206,3 +206,18 @@ def test_least_people_is_where_the_test_begins_to_pass(found):
     metric = audited.shares["equal_opportunity"].metric
     least = document.least_people(metric, judge)
     assert 20 <= least <= 40  # two bounds at γ/2 each would need 36
+
+
+def test_people_are_whole_numbers_beside_a_size_of_sets_which_counts_labels(tmp_path):
+    path = tmp_path / "incomes.csv"
+    incomes(400).to_csv(path, index=False)
+    metrics = "equal_opportunity,set_size,singletons"
+    found = audit_file(path, label="income", groups="sex", metrics=metrics)
+    made = report.document(found)
+    for cell in made["cells"]:
+        wanted = type(None) if cell["metric"] == "set_size" else int
+        assert isinstance(cell["covered"], wanted)
+    for entry in made["verdicts"]:
+        is_size = entry["metric"] == "set_size"
+        assert (entry["lowest"]["covered"] is None) == is_size
+        assert ".0 (" not in entry["sentence"]

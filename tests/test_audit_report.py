@@ -449,6 +449,12 @@ def test_a_bad_file_is_refused_in_one_line_that_says_where(
     )
 
 
+def test_sizes_of_sets_are_refused_with_weights(bad_csv):
+    path = bad_csv(GOOD.assign(w=1.5))
+    with pytest.raises(ValueError, match="metrics: found set_size, which is not offered"):
+        audit_file(path, weights="w", metrics="equal_opportunity,set_size")
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

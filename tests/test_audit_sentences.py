@@ -79,7 +79,23 @@ def test_predictive_parity_less_the_prior_tells_both_values():
     highest = cell("b", 5, 10) | {"share": 0.2}
     changes = {"lowest": lowest, "highest": highest}
     text = sentences.who_is_worst_off(entry("predictive_parity_proxy", "held", **changes))
-    assert "-0.050" in text and "+0.200" in text and "10 people" in text
+    assert text == (
+        "In “a”, “>50K” is true 5.0 points less often among the 10 people whose set "
+        "holds it than in the whole group; in “b” it is 20.0 points more often."
+    )
+
+
+def test_small_groups_are_named_as_what_leaves_it_open():
+    close = {"verdict": "cannot tell", "kind": "too close to call"}
+    small = {"groups": 2, "least": 104}
+    assert "stand in the way" in steps_of(**close, small_groups=small)["collect"]
+    assert "stand in the way" not in steps_of(**close)["collect"]
+
+
+def test_sizes_that_round_to_a_whole_are_told_apart_from_it():
+    nearest = [BEFORE, fix("fixed-sequence", 1.998, verdict="beyond", estimate=0.105)]
+    text = sentences.thresholds_text(entry(fixes=nearest))
+    assert "with sets of 1.998 instead of" in text
 
 
 def test_one_person_is_singular():

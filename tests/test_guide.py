@@ -3,12 +3,15 @@
 import contextlib
 import io
 import re
+import shlex
 import warnings
 
 import numpy as np
 import pytest
+from audit_files import incomes
 
 from cfhelpers import FairConformalClassifier, conformal, fairness, load_dataset
+from cfhelpers.auditing import command
 from cfhelpers.control import find_threshold
 from cfhelpers.datasets import credit_probabilities
 
@@ -26,6 +29,24 @@ def test_examples_run_and_print(guide):
         with contextlib.redirect_stdout(printed):
             exec(compile(block, "guide.md", "exec"), {})
         assert len(printed.getvalue().split()) > 3
+
+
+def test_commands_of_the_audit_run_on_one_file(guide, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("jinja2", reason="the page needs the extra report")
+    incomes(600).rename(columns={"income": "outcome"}).to_csv(
+        tmp_path / "my.csv", index=False
+    )
+    monkeypatch.chdir(tmp_path)
+    lines = re.sub(r"\\\n +", "", guide)
+    commands = re.findall(
+        r"^    cfhelpers (audit my\.csv .+)$", lines, flags=re.MULTILINE
+    )
+    assert len(commands) == 3
+    statuses = [command.main(shlex.split(line)) for line in commands]
+    assert statuses == [command.DONE, command.GATE_SAYS_NO, command.DONE]
+    assert capsys.readouterr().err == ""
+    written = {"report.html", "report.json", "report_tables", "audit.json", "fix.json"}
+    assert {each.name for each in tmp_path.iterdir()} == written | {"my.csv"}
 
 
 def stated_sizes(guide):

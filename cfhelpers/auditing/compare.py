@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfhelpers.auditing.sentences import number, quoted, share_texts
+from cfhelpers.auditing.sentences import number, percents, quoted
 from cfhelpers.auditing.words import counted
 from cfhelpers.bounds import clopper_pearson
 
@@ -221,7 +221,7 @@ def _verdict_line(entry: Mapping[str, Any]) -> str:
 
 def _cell_line(cell: Mapping[str, Any]) -> str:
     """One changed cell as a sentence."""
-    then, now = share_texts(cell["metric"], cell["share_then"], cell["share_now"])
+    then, now = percents(cell["share_then"], cell["share_now"])
     return (
         f"{cell['metric']} by {cell['grouping']}, {cell['group']}, {cell['label']}: "
         f"{then} → {now}, beyond noise."

@@ -190,9 +190,18 @@ def _cells(found: FileAudit) -> list[dict[str, Any]]:
     """Every cell of every metric and grouping."""
     cells = []
     for by, audited in found.audits.items():
-        for record in plain_records(audited.cells, CELL_FIELDS):
+        for record in _cell_records(audited.cells):
             cells.append({"grouping": by, **record})
     return cells
+
+
+def _cell_records(cells: pd.DataFrame) -> list[dict[str, Any]]:
+    """Cells as dicts; people are whole, and a size of sets counts labels, not people."""
+    records = plain_records(cells, CELL_FIELDS)
+    for record in records:
+        counts_people = record["metric"] != "set_size"
+        record["covered"] = int(record["covered"]) if counts_people else None
+    return records
 
 
 def _verdict_entry(found: FileAudit, verdict: Any) -> dict[str, Any]:
@@ -213,8 +222,8 @@ def _verdict_entry(found: FileAudit, verdict: Any) -> dict[str, Any]:
         "vacuous": verdict.vacuous,
         "label": str(verdict.label),
         "condition": str(verdict.condition),
-        "lowest": _share(verdict.worst),
-        "highest": _share(verdict.best),
+        "lowest": _share(verdict.worst, verdict.metric),
+        "highest": _share(verdict.best, verdict.metric),
         "shown_by": _shown_by(found, verdict),
         "empty": _empty_cells(verdict),
         "people": int(verdict.people),
@@ -225,14 +234,14 @@ def _verdict_entry(found: FileAudit, verdict: Any) -> dict[str, Any]:
     }
 
 
-def _share(cell: Any) -> dict[str, Any] | None:
+def _share(cell: Any, metric: str) -> dict[str, Any] | None:
     """One group's share of the cell that attains the disparity."""
     if cell is None:
         return None
     return {
         "group": str(cell.group),
         "n": int(cell.n),
-        "covered": int(cell.covered),
+        "covered": int(cell.covered) if metric != "set_size" else None,
         "share": number_or_none(cell.share),
         "lower": number_or_none(cell.low),
         "upper": number_or_none(cell.high),
@@ -263,7 +272,7 @@ def _shown_by(found: FileAudit, verdict: Any) -> dict[str, Any] | None:
         high = int(lower[place].argmax())
         low = int(upper[place].argmin())
     cells = audited.cells[audited.cells["metric"] == verdict.metric]
-    records = plain_records(cells, CELL_FIELDS)
+    records = _cell_records(cells)
     at_low = records[int(np.ravel_multi_index((*place, low), shares.trials.shape))]
     at_high = records[int(np.ravel_multi_index((*place, high), shares.trials.shape))]
     return {

@@ -713,6 +713,8 @@ def audit_file(
         audited = ~calibration
     positive = _positive_names(positive_labels, predictions)
     asked = list_items(metrics) or list(USUAL_METRICS)
+    if predictions.weights is not None:
+        _check_weighted(asked)
     if joint:
         confidence = 1 - (1 - confidence) / (len(asked) * len(predictions.groups))
     audits = _audits(
@@ -836,6 +838,16 @@ def _refuse_thresholds(kind: str, thresholds: list[Any], cutoffs: list[Any]) -> 
             raise ValueError(
                 f"{option}: found {found} for {kind}; it goes with probabilities or "
                 "scores"
+            )
+
+
+def _check_weighted(metrics: Sequence[str]) -> None:
+    """A ValueError for metrics that are not offered with weights."""
+    for metric in metrics:
+        if get_metric(metric).is_size:
+            raise ValueError(
+                f"metrics: found {metric}, which is not offered with weights; wanted "
+                "others, or no weights"
             )
 
 

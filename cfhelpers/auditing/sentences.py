@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cfhelpers.auditing.words import counted
+from cfhelpers.auditing.words import confidence_text, counted
 
 Naming = Callable[[str], str]
 
@@ -220,8 +220,10 @@ def who_is_worst_off(
     highest = entry["highest"]
     if lowest is None or highest is None:
         return ""
-    if entry["metric"] in ("predictive_parity_proxy", "set_size"):
-        return _compared_values(entry, shown)
+    if entry["metric"] == "predictive_parity_proxy":
+        return _beside_the_prior(entry, is_decision, shown)
+    if entry["metric"] == "set_size":
+        return _compared_sizes(entry, shown)
     form = _form(entry)
     worst, other = (highest, lowest) if form == "different" else (lowest, highest)
     forms = DECISION_FORMS if is_decision else SET_FORMS
@@ -260,24 +262,49 @@ def _form(entry: Mapping[str, Any]) -> str:
     return "any"
 
 
-def _compared_values(entry: Mapping[str, Any], shown: Naming) -> str:
-    """The sentence of metrics that do not count people in a cell."""
+def _compared_sizes(entry: Mapping[str, Any], shown: Naming) -> str:
+    """The sentence on the size of sets, which counts labels and not people."""
     lowest = entry["lowest"]
     highest = entry["highest"]
-    low = quoted(shown(lowest["group"]))
-    high = quoted(shown(highest["group"]))
-    if entry["metric"] == "set_size":
-        shares = percents(lowest["share"], highest["share"])
-        return (
-            f"The sets of {counted(highest['n'], 'person', 'people')} in {high} hold "
-            f"{shares[1]} of all labels on average; those of {low} hold {shares[0]}."
-        )
-    people = counted(lowest["n"], "person", "people")
+    shares = percents(lowest["share"], highest["share"])
     return (
-        f"For {people} in {low} whose set holds {quoted(entry['label'])}, its chance to "
-        f"be true differs from that of the whole group by {lowest['share']:+.3f}; in "
-        f"{high} by {highest['share']:+.3f}."
+        f"The sets of {counted(highest['n'], 'person', 'people')} in "
+        f"{quoted(shown(highest['group']))} hold {shares[1]} of all labels on average; "
+        f"those of {quoted(shown(lowest['group']))} hold {shares[0]}."
     )
+
+
+def _beside_the_prior(entry: Mapping[str, Any], is_decision: bool, shown: Naming) -> str:
+    """The sentence on predictive values less the prior, which may be negative."""
+    lowest = entry["lowest"]
+    highest = entry["highest"]
+    people = counted(lowest["n"], "person", "people")
+    who = "who are given it" if is_decision else "whose set holds it"
+    if lowest["n"] == 1:
+        who = who.replace("are", "is")
+    return (
+        f"In {quoted(shown(lowest['group']))}, {quoted(entry['label'])} is true "
+        f"{_points(lowest['share'])} often among the {people} {who} than in the whole "
+        f"group; in {quoted(shown(highest['group']))} it is "
+        f"{_points(highest['share'])} often."
+    )
+
+
+def _points(difference: float) -> str:
+    """A difference of two shares in percentage points, with its direction."""
+    direction = "more" if difference >= 0 else "less"
+    return f"{100 * abs(difference):.1f} points {direction}"
+
+
+def _size_texts(*sizes: float) -> list[str]:
+    """Mean sizes of sets with two digits, or three where two would round to a whole."""
+    texts = []
+    for size in sizes:
+        text = f"{size:.2f}"
+        if text.endswith(".00") and float(text) != size:
+            text = f"{size:.3f}"
+        texts.append(text)
+    return texts
 
 
 def known(entry: Mapping[str, Any], confidence: float) -> str:
@@ -287,7 +314,7 @@ def known(entry: Mapping[str, Any], confidence: float) -> str:
     what = "ratio" if entry["compare"] == "ratio" else "difference"
     return (
         f"The {what} is {number(entry['estimate'])}, between {number(entry['lower'])} "
-        f"and {number(entry['upper'])} with {100 * confidence:.4g}% confidence; "
+        f"and {number(entry['upper'])} with {confidence_text(confidence)} confidence; "
         f"allowed is {allowed(entry)}."
     )
 
@@ -338,8 +365,8 @@ def _collect(entry: Mapping[str, Any]) -> dict[str, str]:
         text = (
             f"Too close to call: observed {number(entry['estimate'])}, allowed "
             f"{allowed(entry)}. Not even ten times as many people like these would "
-            f"probably settle it.{_fewest(entry)} Decide whether a difference of this "
-            "size matters, whichever side of the limit it is on."
+            f"probably settle it.{_in_the_way(entry)} Decide whether a difference of "
+            "this size matters, whichever side of the limit it is on."
         )
         return {"step": "collect", "text": text}
     more = two_digits(max(entry["people_needed"] - entry["people"], 0))
@@ -351,20 +378,23 @@ def _collect(entry: Mapping[str, Any]) -> dict[str, str]:
     return {"step": "collect", "text": text}
 
 
-def _fewest(entry: Mapping[str, Any]) -> str:
-    """That one of the two groups has few people, where it has far fewer."""
+def _in_the_way(entry: Mapping[str, Any]) -> str:
+    """That a group has few people, where more of everybody would tell little."""
     lowest = entry["lowest"]
     highest = entry["highest"]
     if lowest is None or highest is None:
         return ""
     fewer, other = sorted([lowest, highest], key=lambda share: share["n"])
-    if fewer["n"] * FAR_FEWER > other["n"]:
-        return ""
-    people = counted(fewer["n"], "person", "people")
-    return (
-        f" In {quoted(fewer['group'])} there are only {people}: more of them would tell "
-        "more than more of everybody."
-    )
+    if fewer["n"] * FAR_FEWER <= other["n"]:
+        people = counted(fewer["n"], "person", "people")
+        verb = "is" if fewer["n"] == 1 else "are"
+        return (
+            f" In {quoted(fewer['group'])} there {verb} only {people}: more of them "
+            "would tell more than more of everybody."
+        )
+    if entry["small_groups"]:
+        return " The smallest groups stand in the way."
+    return ""
 
 
 def two_digits(value: float) -> int:
@@ -407,15 +437,17 @@ def thresholds_text(entry: Mapping[str, Any]) -> str:
             "Change the thresholds: of those that were searched, none is shown to be "
             f"within what is allowed while the sets still say something.{_nearest(entry)}"
         )
+    what = "ratio" if entry["compare"] == "ratio" else "difference"
     guarantee = "without a guarantee for the next sample"
     if best["rule"] == "fixed-sequence":
         guarantee = f"with a guarantee that fails with probability {best['delta']:g}"
     price = best["mean_set_size"] - before["mean_set_size"]
     grows = "grow" if price >= 0 else "shrink"
+    size_before, size_after = _size_texts(before["mean_set_size"], best["mean_set_size"])
     return (
         f"Change the thresholds ({best['thresholds']}, {guarantee}): sets {grows} from "
-        f"{before['mean_set_size']:.2f} to {best['mean_set_size']:.2f} labels on "
-        f"average, and on {best['rows']:,} rows that chose nothing the disparity is "
+        f"{size_before} to {size_after} labels on average, and on {best['rows']:,} rows "
+        f"that chose nothing the {what} is "
         f"{number(best['estimate'])} ({number(best['lower'])} to "
         f"{number(best['upper'])}): within."
     )
@@ -436,10 +468,13 @@ def _nearest(entry: Mapping[str, Any]) -> str:
     nearest = min(tried, key=lambda fix: sign * fix["estimate"])
     if sign * nearest["estimate"] >= sign * before["estimate"]:
         return " None comes closer than the present ones."
+    size_before, size_after = _size_texts(
+        before["mean_set_size"], nearest["mean_set_size"]
+    )
     return (
         f" The nearest: {number(nearest['estimate'])} ({number(nearest['lower'])} to "
-        f"{number(nearest['upper'])}), with sets of {nearest['mean_set_size']:.2f} "
-        f"instead of {before['mean_set_size']:.2f} labels."
+        f"{number(nearest['upper'])}), with sets of {size_after} instead of "
+        f"{size_before} labels."
     )
 
 

@@ -38,7 +38,7 @@ from cfhelpers.auditing.weighting import (
     weighted_counts,
     weighted_shares,
 )
-from cfhelpers.auditing.words import counted
+from cfhelpers.auditing.words import confidence_text, counted
 from cfhelpers.bounds import clopper_pearson
 from cfhelpers.cells import CellCounts, Shares, group_masks
 from cfhelpers.conformal import prediction_sets
@@ -329,7 +329,7 @@ class Audit:
         n_points = counted(int(self.sizes["count"].sum()), "point")
         parts = [
             f"audit of {n_points}{more}, {counted(len(self.sizes), 'group')}, "
-            f"{100 * self.confidence:.6g}% confidence"
+            f"{confidence_text(self.confidence)} confidence"
         ]
         if self.weights is not None:
             parts.append(f"  {weights_sentence(self.weights)}")

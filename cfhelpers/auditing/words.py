@@ -32,6 +32,23 @@ def counted(n: int, one: str, several: str = "") -> str:
     return f"{n:,} {noun}"
 
 
+def confidence_text(confidence: float) -> str:
+    """A confidence in per cent, with the digits that its distance from 100% deserves.
+
+    Examples
+    --------
+    >>> confidence_text(0.95), confidence_text(1 - 0.05 / 3), confidence_text(0.999975)
+    ('95%', '98.33%', '99.9975%')
+    """
+    percent = 100 * confidence
+    text = f"{percent:.0f}"
+    for digits in range(1, 12):
+        if abs(float(text) - percent) <= 0.01 * (100 - percent):
+            break
+        text = f"{percent:.{digits}f}"
+    return f"{text}%"
+
+
 def harmless(text: str) -> str:
     """A name in which control characters and marks of direction are visible escapes.
 
