@@ -96,9 +96,9 @@ package: $(PACKAGE)/.ready  ## build sdist and wheel in dist, look at them, and 
 	cd build/try && env -u PYTHONPATH venv/bin/python try_installed.py work --readme README.md
 
 STRESS := properties statistics fuzz faults
-stress: $(addprefix stress-,$(STRESS))  ## try all of it hard, in four parts of up to 30 minutes; COUNT=… sets how often
+stress: $(addprefix stress-,$(STRESS)) stress-long  ## try all of it hard, in four parts of up to 30 minutes; COUNT=… sets how often
 
-.PHONY: $(addprefix stress-,$(STRESS))
+.PHONY: $(addprefix stress-,$(STRESS)) stress-long
 stress-fuzz: .fuzz
 $(addprefix stress-,$(STRESS)): stress-%: compiled  ## one part; what was run is written to docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python tools/stress.py $* $(if $(COUNT),--count $(COUNT)) -n 2 --dist worksteal
@@ -106,6 +106,9 @@ $(addprefix stress-,$(STRESS)): stress-%: compiled  ## one part; what was run is
 # Finds inputs by coverage; where it cannot be installed, those tests say so and are skipped.
 .fuzz:
 	-$(BIN)/python -m pip install --quiet --target $@ atheris==3.0.0
+
+stress-long: compiled  ## the tests that take too long for make test, or need a network
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests --ignore tests/stress -q -m stress
 
 stress-bugs: $(READY)  ## break the code on purpose, and see that `make stress` notices
 	$(BIN)/python tools/stress.py bugs

@@ -13,7 +13,7 @@ import functools
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,15 @@ from cfhelpers._ordering import (
     SortedScores,
     WeightedScores,
     sort_scores,
+)
+from cfhelpers._written import (
+    check_written,
+    json_number,
+    json_thresholds,
+    json_values,
+    names_from_json,
+    numbers_from_json,
+    thresholds_from_json,
 )
 from cfhelpers.bounds import next_staircase
 from cfhelpers.conformal import conformal_quantile
@@ -128,6 +137,69 @@ class FairThreshold:
             return f"{asked}: thresholds {np.array2string(self.threshold, precision=4)}"
         return f"{asked}: {self.why_infinite()}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON: enough to serve sets without the calibration data.
+
+        Returns
+        -------
+        dict
+            An infinite threshold is the text "inf", and what is undefined is None.
+
+        Examples
+        --------
+        >>> import json
+        >>> scores = [[0.1, 0.9], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]] * 30
+        >>> labels = [0, 1, 1, 0] * 30
+        >>> groups = ["a", "a", "b", "b"] * 30
+        >>> found = find_threshold(scores, labels, groups, "equal_opportunity")
+        >>> written = json.dumps(found.to_dict())
+        >>> FairThreshold.from_dict(json.loads(written)).threshold.tolist()
+        [0.7, 0.7]
+        """
+        written = json_values(asdict(self))
+        written["class"] = type(self).__name__
+        written["threshold"] = json_thresholds(self.threshold)
+        written["base_threshold"] = json_number(self.base_threshold)
+        written["smallest_closeness"] = _json_defined(self.smallest_closeness)
+        written["bound"] = _json_defined(self.bound)
+        for name, bound in self.bounds.items():
+            written["bounds"][name] = _json_defined(bound)
+        return written
+
+    @classmethod
+    def from_dict(cls, fitted: dict[str, Any]) -> FairThreshold:
+        """What `to_dict` wrote, as it was.
+
+        Parameters
+        ----------
+        fitted : dict
+
+        Returns
+        -------
+        FairThreshold
+        """
+        names = [each.name for each in fields(cls)]
+        check_written(fitted, cls.__name__, names)
+        found = {name: fitted[name] for name in names}
+        found["threshold"] = thresholds_from_json(fitted["threshold"])
+        found["base_threshold"] = float(thresholds_from_json(fitted["base_threshold"]))
+        shape = found["threshold"].shape
+        found["bound"] = numbers_from_json(fitted["bound"], shape)
+        bounds = fitted["bounds"].items()
+        found["bounds"] = {name: numbers_from_json(each, shape) for name, each in bounds}
+        if fitted["smallest_closeness"] is None:
+            found["smallest_closeness"] = math.nan
+        try:
+            cells = [names_from_json(cell) for cell in fitted["blocking_cells"]]
+            found["blocking_cells"] = [(group, label, n) for group, label, n in cells]
+            if fitted["weighting"] is not None:
+                found["weighting"] = Weighting(**fitted["weighting"])
+            restored = cls(**found)
+            str(restored)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise ValueError(f"fitted: it is not whole: {error}") from None
+        return restored
+
     def why_infinite(self) -> str:
         """Why a threshold is infinite, and what would be possible; empty if none is."""
         if self.feasible:
@@ -150,6 +222,13 @@ class FairThreshold:
             text += f"; cells (group, label) with fewer than the {enough}: "
             text += ", ".join(cells)
         return text
+
+
+def _json_defined(values: Any) -> Any:
+    """Numbers as JSON has them: an infinite one is a text, an undefined one is None."""
+    if np.ndim(values) > 0:
+        return [_json_defined(value) for value in values]
+    return None if math.isnan(values) else json_number(values)
 
 
 def told_closeness(value: float, is_ratio: bool) -> str:
@@ -801,6 +880,12 @@ class Calibration:
                     f"grid: found None while scores reach {largest:.4g}; scores above 1 "
                     "with a guarantee need a grid of thresholds that is fixed without "
                     "the calibration data"
+                )
+            if self.base < -ROUNDING:
+                raise ValueError(
+                    f"grid: found None while q̂ is {self.base:.4g}; the default grid "
+                    "begins at 0, and scores below it with a guarantee need a grid of "
+                    "thresholds that is fixed without the calibration data"
                 )
             grid = default_grid()
         points = np.unique(as_float_column(grid, "grid").astype(np.float64))

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -31,6 +30,14 @@ from cfhelpers._checks import (
     as_probabilities,
     one_of,
     plain,
+)
+from cfhelpers._written import (
+    check_written,
+    json_number,
+    json_thresholds,
+    json_values,
+    names_from_json,
+    thresholds_from_json,
 )
 from cfhelpers.control import FairThreshold, Guarantee
 from cfhelpers.fairness import FairnessMetric, get_metric
@@ -54,27 +61,6 @@ WRITTEN = (
     "small_groups",
     "promise",
 )
-# What some of it must be: its types, and words for them.
-NUMBER = (int, float, str)
-WRITTEN_AS: dict[str, tuple[tuple[type, ...], str]] = {
-    "conformity_score": ((dict,), "a score's name and options"),
-    "randomized": ((bool,), "true or false"),
-    "ids": ((bool,), "true or false"),
-    "classwise": ((bool,), "true or false"),
-    "per_group": ((bool,), "true or false"),
-    "quantiles": ((bool,), "true or false"),
-    "seed": ((int,), "an integer from 0"),
-    "n_features": ((int, type(None)), "an integer from 0, or null"),
-    "classes": ((list,), "a list of labels"),
-    "columns": ((list,), "a list of names"),
-    "groups": ((list,), "a list of names"),
-    "feature_names": ((list, type(None)), "a list of names, or null"),
-    "threshold": ((list,), "a list of numbers"),
-    "base_threshold": (NUMBER, "a number"),
-    "hair": ((int, float), "a number from 0"),
-    "promise": ((dict,), "what is promised"),
-}
-NOT_NEGATIVE = ("seed", "n_features", "hair")
 SCORES: dict[str, Callable] = {
     "tps": scores.tps,
     "aps": scores.aps,
@@ -1181,66 +1167,6 @@ def _as_classes(labels: list[Any]) -> np.ndarray:
     return np.array(labels)
 
 
-def json_thresholds(thresholds: np.ndarray) -> list[Any]:
-    """Thresholds (K,) or (G, K) as JSON has them."""
-    if thresholds.ndim == 2:
-        return [json_thresholds(row) for row in thresholds]
-    return [json_number(value) for value in thresholds]
-
-
-def json_number(value: float) -> float | str:
-    """A threshold as JSON has it: infinity is a text."""
-    if math.isinf(value):
-        return "inf"
-    return float(value)
-
-
-def json_values(value: Any) -> Any:
-    """Plain JSON: tuples as lists, and what JSON has no type for as text."""
-    if isinstance(value, dict):
-        return {key: json_values(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_values(entry) for entry in value]
-    value = plain(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
-
-
-def check_written(fitted: Any, name: str, needed: Sequence[str]) -> None:
-    """Refuse what `to_dict` of the class of this name did not write.
-
-    Examples
-    --------
-    >>> check_written({"class": "FairConformalRegressor"}, "FairConformalClassifier", ())
-    Traceback (most recent call last):
-        ...
-    ValueError: fitted: found class 'FairConformalRegressor'; wanted what \
-    FairConformalClassifier.to_dict gives
-    """
-    if not isinstance(fitted, dict):
-        raise ValueError(f"fitted: found {type(fitted).__name__}; wanted a dict")
-    if fitted.get("class") != name:
-        raise ValueError(
-            f"fitted: found class {fitted.get('class')!r}; wanted what "
-            f"{name}.to_dict gives"
-        )
-    absent = [each for each in needed if each not in fitted]
-    if absent:
-        raise ValueError(f"fitted: found no {absent[0]!r}; wanted all that to_dict gives")
-    for each, (kinds, words) in WRITTEN_AS.items():
-        if each not in fitted:
-            continue
-        value = fitted[each]
-        is_right = isinstance(value, kinds)
-        if isinstance(value, bool):  # which Python takes for an integer
-            is_right = bool in kinds
-        elif is_right and isinstance(value, int | float):
-            is_right = value >= 0 or (each not in NOT_NEGATIVE and not math.isnan(value))
-        if not is_right:
-            raise ValueError(f"fitted: found {value!r} for {each!r}; wanted {words}")
-
-
 def promise_from_json(promise: dict[str, Any]) -> Promise:
     """What `json_values` wrote of a promise: names that were tuples are tuples again."""
     found = dict(promise)
@@ -1254,30 +1180,6 @@ def promise_from_json(promise: dict[str, Any]) -> Promise:
     if not isinstance(restored.labels, list):
         raise ValueError(f"fitted: found the labels {restored.labels!r}; wanted a list")
     return restored
-
-
-def thresholds_from_json(written: Any) -> np.ndarray:
-    """What `json_thresholds` wrote: numbers, of which some may be infinite.
-
-    Examples
-    --------
-    >>> thresholds_from_json([0.5, "inf"]).tolist()
-    [0.5, inf]
-    """
-    try:
-        found = np.array(written, dtype=object).astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"fitted: found thresholds {written!r}; wanted numbers"
-        ) from None
-    if np.isnan(found).any():
-        raise ValueError("fitted: found a threshold that is no number")
-    return found
-
-
-def names_from_json(names: list[Any]) -> list[Any]:
-    """Names that were tuples are tuples again."""
-    return [tuple(name) if isinstance(name, list) else name for name in names]
 
 
 def listed(names: list[Any]) -> str:

@@ -32,6 +32,13 @@ from cfhelpers._checks import (
     one_of,
     plain,
 )
+from cfhelpers._written import (
+    json_number,
+    json_thresholds,
+    json_values,
+    names_from_json,
+    thresholds_from_json,
+)
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.control import GUARANTEES, Guarantee
 from cfhelpers.fairness import measure
@@ -44,13 +51,8 @@ from cfhelpers.predictor import (
     KeepsEstimator,
     Promise,
     Task,
-    json_number,
-    json_thresholds,
-    json_values,
-    names_from_json,
     on_grid,
     seed_of,
-    thresholds_from_json,
     warn_about,
 )
 from cfhelpers.weights import Weighting
@@ -71,6 +73,7 @@ WRITTEN = (
     "seed",
     "small_groups",
     "promise",
+    "prediction_columns",
 )
 
 
@@ -513,7 +516,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
             "version": __version__,
             "takes": self._takes(),
             "quantiles": self.has_quantiles_,
-            "columns": json_values(self.columns_),
+            "prediction_columns": json_values(self.columns_),
             "regions": regions,
             "positive_regions": positive,
             "small_groups": self.small_groups,
@@ -569,7 +572,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         found.promise_ = promise
         found.hair_ = fitted["hair"]
         found.has_quantiles_ = fitted["quantiles"]
-        found.columns_ = fitted.get("columns")
+        found.columns_ = fitted["prediction_columns"]
         found.groups_ = names_from_json(fitted["groups"])
         found.seed_ = fitted["seed"]
         return found

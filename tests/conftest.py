@@ -61,8 +61,3 @@ def real_ray(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     with FileLock(Path(tempfile.gettempdir()) / "cfhelpers-ray.lock"):
         yield
-
-
-def flat(card) -> str:
-    """A printed card on one line."""
-    return " ".join(str(card).split())

@@ -1,7 +1,9 @@
 """`find_threshold` and `frontier` against brute force, on awkward calibration sets."""
 
+import json
 import math
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -20,7 +22,7 @@ from scipy.stats import binom
 
 from cfhelpers import _sweep
 from cfhelpers.conformal import coverage, efficiency, prediction_sets
-from cfhelpers.control import default_grid, find_threshold, frontier
+from cfhelpers.control import FairThreshold, default_grid, find_threshold, frontier
 from cfhelpers.fairness import METRICS, FairnessMetric
 
 NAMES = sorted(set(oracle.FILTERS) - set(oracle.SIZES))  # sizes: test_sizes.py
@@ -811,3 +813,62 @@ print(_sweep.compiled()[2] is _sweep.sweep, file=sys.stderr)
         assert done.stderr.strip() == str(how == "without")
         printed[how] = done.stdout
     assert printed["with"] == printed["without"] and len(printed["with"]) > 1000
+
+
+FOUND = {
+    "plain": {},
+    "no finite threshold": {"classwise": True, "guarantee": "fixed-sequence"},
+    "two metrics": {"metric": ("equal_opportunity", "set_size"), "closeness": 0.3},
+    "weights": {"sample_weight": np.linspace(0.5, 1.5, 60)},
+}
+
+
+@pytest.mark.parametrize("options", FOUND.values(), ids=FOUND)
+def test_what_was_found_is_the_same_after_json(options):
+    rng = np.random.default_rng(5)
+    groups = pd.MultiIndex.from_product([["a", "b"], [1, 2]]).repeat(15)
+    options = {"metric": "equal_opportunity", "closeness": 0.2} | options
+    labels = rng.integers(0, 3, 60)
+    found = find_threshold(rng.random((60, 3)), labels, groups.to_frame(), **options)
+    written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    restored = FairThreshold.from_dict(written)
+    assert str(restored) == str(found)
+    for name, value in vars(found).items():
+        if name == "bounds":
+            np.testing.assert_equal(restored.bounds, value)
+        else:
+            np.testing.assert_equal(getattr(restored, name), value)
+    assert restored.threshold.dtype == np.float64
+    assert json.loads(json.dumps(restored.to_dict())) == written
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"threshold": [0.5, None, 0.5]}, "a threshold that is no number"),
+        ({"threshold": "0.5"}, "'0.5' for 'threshold'; wanted a list of numbers"),
+        ({"bound": [0.1]}, "wanted a number, or null, for each threshold"),
+        ({"blocking_cells": [["a", 1]]}, "it is not whole"),
+        ({"class": "Monitor"}, "wanted what FairThreshold.to_dict gives"),
+        ({"points_needed": -1}, "-1 for 'points_needed'"),
+    ],
+)
+def test_a_spoilt_result_is_refused_in_words(change, message):
+    scores = np.random.default_rng(0).random((60, 3))
+    found = find_threshold(scores, [0, 1, 2] * 20, ["a", "b"] * 30, "equal_opportunity")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        FairThreshold.from_dict(found.to_dict() | change)
+    with pytest.raises(ValueError, match="found no 'metric'"):
+        cut = found.to_dict()
+        del cut["metric"]
+        FairThreshold.from_dict(cut)
+
+
+def test_scores_below_the_default_grid_ask_for_one():
+    scores = np.random.default_rng(0).random((400, 2)) - 5
+    asked = (scores, [0, 1] * 200, ["a"] * 200 + ["b"] * 200, "demographic_parity")
+    with pytest.raises(ValueError, match=r"q̂ is -4\.\d+; the default grid begins at 0"):
+        find_threshold(*asked, guarantee="fixed-sequence")
+    grid = np.linspace(-5, -4, 101)
+    found = find_threshold(*asked, closeness=0.3, guarantee="fixed-sequence", grid=grid)
+    assert np.all(found.threshold < -4)

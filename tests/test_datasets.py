@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import flat
+from cards import flat
 
 from cfhelpers import paths
 from cfhelpers._cache import reached_modules

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import flat
+from cards import flat
 
 from cfhelpers import paths
 from cfhelpers.datasets import acs, load_dataset, simulated

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from conftest import flat
+from cards import flat
 
 from cfhelpers.datasets import load_dataset, pokec, simulated, split
 from cfhelpers.datasets.truth import pokec_truth

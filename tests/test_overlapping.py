@@ -187,6 +187,7 @@ def test_sorted_cells_count_overlapping_groups(people):
         assert counts.sizes[1, 1, place] == (own & (y != 1)).sum()
 
 
+@pytest.mark.filterwarnings("ignore::cfhelpers.predictor.InfeasibleWarning")
 def test_classifier_promises_to_every_column_and_leaves_out_small_ones(people):
     probabilities, y, table = people
     fair = FairConformalClassifier(random_state=0, closeness=0.2)

@@ -16,6 +16,7 @@ import pandas as pd
 from cfhelpers import __version__, conformal, control
 from cfhelpers import scores as score_functions
 from cfhelpers._checks import as_float_column, as_fraction, one_of
+from cfhelpers._written import json_number
 from cfhelpers.auditing.reading import (
     DECISIONS,
     PROBABILITIES,
@@ -524,8 +525,8 @@ class FileAudit:
             "columns": columns,
             "n_features": len(classes),
             "feature_names": columns,
-            "threshold": [_json_number(value) for value in found.threshold],
-            "base_threshold": _json_number(found.base_threshold),
+            "threshold": [json_number(value) for value in found.threshold],
+            "base_threshold": json_number(found.base_threshold),
             "classwise": kind == ONE_PER_LABEL,
             "small_groups": "keep",
             "promise": {
@@ -558,13 +559,6 @@ def _classes(label_names: list[str]) -> list[Any]:
     if all(str(name).isdigit() and str(int(name)) == name for name in label_names):
         return [int(name) for name in label_names]
     return list(label_names)
-
-
-def _json_number(value: float) -> float | str:
-    """A threshold as JSON has it: infinity is a text."""
-    if np.isinf(value):
-        return "inf"
-    return float(value)
 
 
 def _no_disparity(metric: FairnessMetric, closeness: float) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from test_control import (
 from cfhelpers.conformal import coverage, prediction_sets
 from cfhelpers.control import find_threshold, search
 
+pytestmark = pytest.mark.filterwarnings("ignore:closeness:UserWarning")
+
 __all__ = ["own_page"]  # a fixture that every test here uses
 
 NAMES = sorted(oracle.FILTERS)
