@@ -180,3 +180,16 @@ def test_the_installed_wheel_does_what_the_readme_says(root, built, tmp_path):
     )
     assert gone.returncode == 2
     assert gone.stderr == "cfhelpers audit: gone.csv: there is no such file\n"
+    rows = [f"{0.9 if sex == 'men' else 0.1},1,{sex}" for sex in ("men", "women")]
+    text = "\n".join(["p_1,outcome,sex", *rows * 200, "0.2,0,men", "0.2,0,women"])
+    (tmp_path / "gate.csv").write_text(text)
+    words = ["--label", "outcome", "--groups", "sex", "--cutoff", "0.5"]
+    gate = subprocess.run(
+        [clean / "bin" / "cfhelpers", "audit", "gate.csv", *words, "--fail-on", "beyond"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert gate.returncode == 1, gate.stderr
