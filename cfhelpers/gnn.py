@@ -6,8 +6,9 @@ Features and edges in, probabilities out.
 import copy
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +33,8 @@ LAYERS: dict[str, Any] = {
 }
 DEFAULTS: dict[str, Any] = {"lr": 0.01, "scaled": True} | LAYERS
 WEIGHT_DECAY = 5e-4
+# Beyond this share of the nodes, leaving out the others is not worth its while.
+LARGE_SHARE = 0.5
 # Numbers that the lstm aggregator may hold at once: nodes × largest degree × channels.
 LSTM_LIMIT = 2**28
 
@@ -60,8 +63,57 @@ def choose_device(device: str | None = None) -> torch.device:
     return torch.device("cpu")
 
 
-class Graph:
+class Neighbourhood:
+    """What some nodes of a graph, the targets, take from others, the sources.
+
+    Attributes
+    ----------
+    adjacency, normalised : sparse tensors, shape (targets, sources)
+        1 between neighbours; and, with loops, divided by the roots of both degrees.
+    adjacency_back, normalised_back : sparse tensors, shape (sources, targets)
+        The same, transposed.
+    counts : tensor, shape (targets, 1)
+        The neighbours of every target, as numbers to divide by.
+    """
+
+    adjacency: torch.Tensor
+    adjacency_back: torch.Tensor
+    normalised: torch.Tensor
+    normalised_back: torch.Tensor
+    counts: torch.Tensor
+
+    def of_targets(self, x: torch.Tensor) -> torch.Tensor:
+        """The rows of the targets, from rows of the sources."""
+        raise NotImplementedError
+
+    @cached_property
+    def edges(self) -> torch.Tensor:
+        """(2, E): from, to; in the order of the nodes they lead to."""
+        return torch.stack([self.adjacency.col_indices(), _rows_of(self.adjacency)])
+
+    @cached_property
+    def targets(self) -> torch.Tensor:
+        """The row of every entry of `normalised`: where its edge, or loop, leads to."""
+        return _rows_of(self.normalised)
+
+    @cached_property
+    def reversed_entries(self) -> torch.Tensor:
+        """For every entry of `normalised_back` the place of the same in `normalised`."""
+        return torch.argsort(self.normalised.col_indices(), stable=True)
+
+    def with_weights(self, weights: torch.Tensor) -> torch.Tensor:
+        """The matrix `normalised` with other values in its entries."""
+        return _with_values(self.normalised, weights)
+
+    def with_weights_back(self, weights: torch.Tensor) -> torch.Tensor:
+        """The same, transposed."""
+        return _with_values(self.normalised_back, weights[self.reversed_entries])
+
+
+class Graph(Neighbourhood):
     """An undirected graph on a device, with the matrices that the layers multiply by.
+
+    Every node is a target, and every node is a source.
 
     Parameters
     ----------
@@ -75,10 +127,6 @@ class Graph:
     ----------
     degrees : array of int, shape (n,)
         Neighbours of every node.
-    adjacency, normalised : sparse tensors, shape (n, n)
-        1 between neighbours; and, with loops, divided by the roots of both degrees.
-    counts : tensor, shape (n, 1)
-        The degrees, as numbers to divide by.
 
     Examples
     --------
@@ -96,46 +144,138 @@ class Graph:
         self.degrees = np.diff(adjacency.indptr)
         scale = sparse.diags_array(1 / np.sqrt(self.degrees + 1)).astype(np.float32)
         with_loops = adjacency + sparse.eye_array(n, dtype=np.float32)
-        self.normalised = self._put((scale @ with_loops @ scale).tocsr())
-        self.adjacency = self._put(adjacency)
+        self.normalised = _as_tensor((scale @ with_loops @ scale).tocsr(), self.device)
+        self.adjacency = _as_tensor(adjacency, self.device)
         counts = torch.tensor(self.degrees, device=self.device, dtype=torch.float32)
         self.counts = counts[:, None]
+        # symmetric, as edges have no direction
+        self.adjacency_back = self.adjacency
+        self.normalised_back = self.normalised
 
-    @cached_property
-    def edges(self) -> torch.Tensor:
-        """(2, E): from, to; in the order of the nodes they lead to."""
-        per_node = self.adjacency.crow_indices().diff()
-        to = torch.arange(self.n, device=self.device).repeat_interleave(per_node)
-        return torch.stack([self.adjacency.col_indices(), to])
+    def of_targets(self, x: torch.Tensor) -> torch.Tensor:
+        return x
 
-    @cached_property
-    def targets(self) -> torch.Tensor:
-        """The row of every entry of `normalised`: where its edge, or loop, leads to."""
-        per_node = self.normalised.crow_indices().diff()
-        nodes = torch.arange(self.n, device=self.device)
-        return nodes.repeat_interleave(per_node)
+    def reach(self, nodes: np.ndarray, layers: int) -> "Reach":
+        """The nodes that some nodes hear of through so many layers, and how.
 
-    @cached_property
-    def reversed_entries(self) -> torch.Tensor:
-        """For every entry (i, j) of `normalised` the place of its entry (j, i)."""
-        return torch.argsort(self.normalised.col_indices(), stable=True)
+        As soon as the sources are more than half of the graph, little can be left out,
+        and all of it is taken.
 
-    def with_weights(self, weights: torch.Tensor) -> torch.Tensor:
-        """The matrix `normalised` with other values in its entries."""
-        return _sparse_csr(
-            self.normalised.crow_indices(),
-            self.normalised.col_indices(),
-            weights,
-            (self.n, self.n),
-        )
+        Parameters
+        ----------
+        nodes : array of int
+        layers : int
 
-    def _put(self, matrix: sparse.csr_array) -> torch.Tensor:
-        """The matrix as a sparse tensor on the graph's device."""
-        matrix.sort_indices()
-        starts = torch.as_tensor(matrix.indptr.astype(np.int64))
-        columns = torch.as_tensor(matrix.indices.astype(np.int64))
-        values = torch.as_tensor(matrix.data)
-        return _sparse_csr(starts, columns, values, matrix.shape).to(self.device)
+        Returns
+        -------
+        Reach
+
+        Examples
+        --------
+        >>> path = Graph([[0, 1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7]], 8)
+        >>> path.reach(np.array([0]), layers=2).nodes.tolist()
+        [0, 1, 2]
+        """
+        matrices = (_as_matrix(self.adjacency), _as_matrix(self.normalised))
+        everyone = np.arange(self.n)
+        targets = nodes
+        parts: list[Neighbourhood] = []
+        while len(parts) < layers:
+            sources = np.unique(matrices[1][targets].indices)
+            if len(sources) > LARGE_SHARE * self.n:
+                break
+            parts.insert(0, Part(*matrices, targets, sources, self.device))
+            targets = sources
+        n_whole = layers - len(parts)
+        if not parts:
+            return Reach(everyone, [self] * layers, nodes)
+        if n_whole:
+            parts.insert(0, Part(*matrices, targets, everyone, self.device))
+            parts = [self] * (n_whole - 1) + parts
+            targets = everyone
+        return Reach(targets, parts, np.arange(len(nodes)))
+
+
+class Part(Neighbourhood):
+    """Some rows and columns of a graph's matrices.
+
+    Parameters
+    ----------
+    adjacency, normalised : sparse arrays, shape (n, n)
+    targets, sources : array of int
+        Nodes; the sources ascend, and hold the targets and their neighbours.
+    device : torch.device
+    """
+
+    def __init__(
+        self,
+        adjacency: sparse.csr_array,
+        normalised: sparse.csr_array,
+        targets: np.ndarray,
+        sources: np.ndarray,
+        device: torch.device,
+    ) -> None:
+        near = adjacency[targets][:, sources]
+        weighted = normalised[targets][:, sources]
+        self.adjacency = _as_tensor(near.tocsr(), device)
+        self.normalised = _as_tensor(weighted.tocsr(), device)
+        self.adjacency_back = _as_tensor(near.T.tocsr(), device)
+        self.normalised_back = _as_tensor(weighted.T.tocsr(), device)
+        counts = np.diff(adjacency.indptr)[targets]
+        self.counts = torch.tensor(counts, device=device, dtype=torch.float32)[:, None]
+        self.places = torch.tensor(np.searchsorted(sources, targets), device=device)
+
+    def of_targets(self, x: torch.Tensor) -> torch.Tensor:
+        return x[self.places]
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """All that the outputs of some nodes depend on.
+
+    Attributes
+    ----------
+    nodes : array of int
+        Whose features the first layer takes.
+    parts : list of Neighbourhood
+        One per layer, the first layer's first.
+    rows : array of int
+        Which of the last layer's targets are the nodes that were asked for.
+    """
+
+    nodes: np.ndarray
+    parts: list[Neighbourhood]
+    rows: np.ndarray
+
+
+def _rows_of(matrix: torch.Tensor) -> torch.Tensor:
+    """The row of every entry of a sparse tensor."""
+    starts = matrix.crow_indices()
+    rows = torch.arange(len(starts) - 1, device=starts.device)
+    return rows.repeat_interleave(starts.diff())
+
+
+def _with_values(matrix: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """A sparse tensor with other values in its entries."""
+    return _sparse_csr(
+        matrix.crow_indices(), matrix.col_indices(), values, tuple(matrix.shape)
+    )
+
+
+def _as_tensor(matrix: sparse.csr_array, device: torch.device) -> torch.Tensor:
+    """The matrix as a sparse tensor on a device."""
+    matrix.sort_indices()
+    starts = torch.as_tensor(matrix.indptr.astype(np.int64))
+    columns = torch.as_tensor(matrix.indices.astype(np.int64))
+    values = torch.as_tensor(matrix.data)
+    return _sparse_csr(starts, columns, values, matrix.shape).to(device)
+
+
+def _as_matrix(tensor: torch.Tensor) -> sparse.csr_array:
+    """A sparse tensor as SciPy's matrix."""
+    own = tensor.cpu()
+    parts = (own.values().numpy(), own.col_indices().numpy(), own.crow_indices().numpy())
+    return sparse.csr_array(parts, shape=tuple(own.shape))
 
 
 def _sparse_csr(
@@ -152,20 +292,32 @@ def _sparse_csr(
         )
 
 
-class _SymmetricProduct(torch.autograd.Function):
-    """matrix @ x for a symmetric sparse matrix.
+class _SparseProduct(torch.autograd.Function):
+    """matrix @ x for a sparse matrix whose transposed one is at hand.
 
     Its gradient is another such product, with no transpose to build.
     """
 
     @staticmethod
-    def forward(context: Any, matrix: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        context.matrix = matrix
+    def forward(
+        context: Any, matrix: torch.Tensor, back: torch.Tensor, x: torch.Tensor
+    ) -> torch.Tensor:
+        context.back = back
         return matrix @ x
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
-        return None, context.matrix @ gradient
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[None, None, torch.Tensor]:
+        return None, None, context.back @ gradient
+
+
+def _sum_near(graph: Neighbourhood, x: torch.Tensor) -> torch.Tensor:
+    """For every target, the sum of x over its neighbours."""
+    return _SparseProduct.apply(graph.adjacency, graph.adjacency_back, x)
+
+
+def _mix_near(graph: Neighbourhood, x: torch.Tensor) -> torch.Tensor:
+    """For every target, the weighted sum of x over it and its neighbours."""
+    return _SparseProduct.apply(graph.normalised, graph.normalised_back, x)
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -177,7 +329,7 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        context: Any, weights: torch.Tensor, x: torch.Tensor, graph: Graph
+        context: Any, weights: torch.Tensor, x: torch.Tensor, graph: Neighbourhood
     ) -> torch.Tensor:
         context.save_for_backward(weights, x)
         context.graph = graph
@@ -192,8 +344,7 @@ class _WeightedSum(torch.autograd.Function):
         gradient = gradient.contiguous()
         pattern = graph.with_weights(torch.zeros_like(weights))
         products = torch.sparse.sampled_addmm(pattern, gradient, x.T.contiguous())
-        transposed = graph.with_weights(weights[graph.reversed_entries])
-        return products.values(), transposed @ gradient, None
+        return products.values(), graph.with_weights_back(weights) @ gradient, None
 
 
 class _GCN(GCNConv):
@@ -202,11 +353,11 @@ class _GCN(GCNConv):
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__(n_in, n_out, normalize=False)
 
-    def forward(self, x: torch.Tensor, graph: Graph) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, graph: Neighbourhood) -> torch.Tensor:
         # A(xW) = (Ax)W: the product with the graph takes the fewer columns
         if self.in_channels < self.out_channels:
-            return self.lin(_SymmetricProduct.apply(graph.normalised, x)) + self.bias
-        return _SymmetricProduct.apply(graph.normalised, self.lin(x)) + self.bias
+            return self.lin(_mix_near(graph, x)) + self.bias
+        return _mix_near(graph, self.lin(x)) + self.bias
 
 
 class _SAGE(SAGEConv):
@@ -223,22 +374,21 @@ class _SAGE(SAGEConv):
         self.kind = aggr
         super().__init__(n_in, n_out, **self.OPTIONS[aggr])
 
-    def forward(self, x: torch.Tensor, graph: Graph) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, graph: Neighbourhood) -> torch.Tensor:
+        own = graph.of_targets(x)
         if self.kind == "pool" and x.device.type == "cpu":
             largest = torch.sparse.mm(graph.adjacency, self.lin(x).relu(), "amax")
-            return self.lin_l(largest) + self.lin_r(x)
+            return self.lin_l(largest) + self.lin_r(own)
         if self.kind in ("pool", "lstm"):
-            return super().forward(x, graph.edges)
+            return super().forward((x, own), graph.edges)
         if self.kind == "gcn":
-            total = _SymmetricProduct.apply(graph.adjacency, x)
-            return self.lin_l((total + x) / (graph.counts + 1))
+            return self.lin_l((_sum_near(graph, x) + own) / (graph.counts + 1))
         share = 1 / graph.counts.clamp(min=1)
         # as in a GCN, the product with the graph takes the fewer columns
         if self.in_channels < self.out_channels:
-            total = _SymmetricProduct.apply(graph.adjacency, x)
-            return self.lin_l(total * share) + self.lin_r(x)
-        total = _SymmetricProduct.apply(graph.adjacency, x @ self.lin_l.weight.T)
-        return total * share + self.lin_l.bias + self.lin_r(x)
+            return self.lin_l(_sum_near(graph, x) * share) + self.lin_r(own)
+        total = _sum_near(graph, x @ self.lin_l.weight.T)
+        return total * share + self.lin_l.bias + self.lin_r(own)
 
 
 class _GAT(GATConv):
@@ -247,7 +397,7 @@ class _GAT(GATConv):
     def __init__(self, n_in: int, n_out: int, heads: int) -> None:
         super().__init__(n_in, n_out // heads, heads=heads, add_self_loops=False)
 
-    def forward(self, x: torch.Tensor, graph: Graph) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, graph: Neighbourhood) -> torch.Tensor:
         by_head = self.lin.weight.view(self.heads, self.out_channels, -1)
         outputs = []
         for head, weight in enumerate(by_head):
@@ -256,11 +406,11 @@ class _GAT(GATConv):
         return torch.cat(outputs, dim=1) + self.bias
 
     def _attention(
-        self, x: torch.Tensor, weight: torch.Tensor, head: int, graph: Graph
+        self, x: torch.Tensor, weight: torch.Tensor, head: int, graph: Neighbourhood
     ) -> torch.Tensor:
         """exp of what one head makes of each entry, less the largest of its node."""
         source = x @ (weight.T @ self.att_src[0, head])
-        target = x @ (weight.T @ self.att_dst[0, head])
+        target = graph.of_targets(x) @ (weight.T @ self.att_dst[0, head])
         columns = graph.normalised.col_indices()
         logits = source[columns] + target[graph.targets]
         logits = functional.leaky_relu(logits, self.negative_slope)
@@ -273,7 +423,7 @@ class _GAT(GATConv):
         attention: torch.Tensor,
         x: torch.Tensor,
         weight: torch.Tensor,
-        graph: Graph,
+        graph: Neighbourhood,
     ) -> torch.Tensor:
         """What one head sends, weighted by attention; by the fewer columns."""
         is_wider_inside = self.in_channels < self.out_channels
@@ -347,16 +497,74 @@ class GNN(torch.nn.Module):
     def forward(self, x: torch.Tensor, graph: Graph) -> torch.Tensor:
         """Logits, (n, n_out), from features, (n, n_in)."""
         self._check_memory(graph)
-        for place, convolution in enumerate(self.convolutions):
+        return self._through(x, [graph] * len(self.convolutions))
+
+    def reach(self, graph: Graph, nodes: np.ndarray) -> Reach:
+        """What the logits of some nodes depend on; for `at`.
+
+        The lstm aggregator takes all neighbourhoods as long as the largest, so that what
+        it makes of one depends on the whole graph.
+
+        Parameters
+        ----------
+        graph : Graph
+        nodes : array of int
+
+        Returns
+        -------
+        Reach
+        """
+        self._check_memory(graph)
+        layers = len(self.convolutions)
+        if self._takes_sequences:
+            return Reach(np.arange(graph.n), [graph] * layers, nodes)
+        return graph.reach(nodes, layers)
+
+    def at(self, x: torch.Tensor, reach: Reach) -> torch.Tensor:
+        """Logits of some nodes alone, from features of all, (n, n_in).
+
+        Whatever these do not depend on is not computed.
+
+        Parameters
+        ----------
+        x : tensor, shape (n, n_in)
+        reach : Reach
+
+        Returns
+        -------
+        tensor, shape (nodes, n_out)
+
+        Examples
+        --------
+        >>> graph = Graph([[0, 1], [1, 2]], 3)
+        >>> model = GNN("gcn", 5, 2).eval()
+        >>> x = torch.rand(3, 5)
+        >>> own = model.at(x, model.reach(graph, np.array([2])))
+        >>> torch.allclose(own, model(x, graph)[[2]], atol=1e-6)
+        True
+        """
+        if len(reach.nodes) < len(x):
+            x = x[reach.nodes]
+        return self._through(x, reach.parts)[reach.rows]
+
+    @property
+    def _takes_sequences(self) -> bool:
+        """Whether neighbours are read one after another."""
+        return self.kind == "sage" and self.aggr == "lstm"
+
+    def _through(self, x: torch.Tensor, parts: Sequence[Neighbourhood]) -> torch.Tensor:
+        """What the layers make of features, each with its part of the graph."""
+        layers = zip(self.convolutions, parts, strict=True)
+        for place, (convolution, part) in enumerate(layers):
             if place:
                 x = functional.relu(x)
             x = functional.dropout(x, self.dropout, self.training)
-            x = convolution(x, graph)
+            x = convolution(x, part)
         return x
 
     def _check_memory(self, graph: Graph) -> None:
         """Refuse a graph that is too large for the lstm aggregator."""
-        if self.kind != "sage" or self.aggr != "lstm":
+        if not self._takes_sequences:
             return
         most = int(graph.degrees.max())
         width = max(convolution.in_channels for convolution in self.convolutions)
@@ -454,16 +662,18 @@ def fit(
     with seeded(seed, place):
         model = GNN(kind, x.shape[1], n_classes, **options).to(place)
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=WEIGHT_DECAY)
+        near_train = model.reach(graph, train)
+        near_valid = model.reach(graph, valid)
 
         def step() -> float:
-            loss = functional.cross_entropy(model(x, graph)[train], labels[train])
+            loss = functional.cross_entropy(model.at(x, near_train), labels[train])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             return loss.item()
 
         def judge() -> dict[str, float]:
-            logits = model(x, graph)[valid]
+            logits = model.at(x, near_valid)
             loss = functional.cross_entropy(logits, labels[valid])
             accuracy = (logits.argmax(1) == labels[valid]).float().mean()
             return {"valid_loss": float(loss), "held_out": float(accuracy)}

@@ -335,6 +335,8 @@ class _Training:
         self.temperature = layers.pop("temperature")
         n_classes = probs.shape[1]
         self.model = gnn.GNN(kind, n_classes, n_classes, **layers).to(graph.device)
+        self.near_fit = self.model.reach(graph, self.fit)
+        self.near_held_out = self.model.reach(graph, self.held_out)
         self.optimizer = self.torch.optim.Adam(
             self.model.parameters(), lr=lr, weight_decay=gnn.WEIGHT_DECAY
         )
@@ -369,17 +371,20 @@ class _Training:
         }
 
     def logits(self) -> torch.Tensor:
-        """What the network gives, and with a shortcut what it adds to."""
+        """Of all nodes: what the network gives, and with a shortcut what it adds to."""
         given = self.model(self.x, self.graph)
-        if self.variant.has_shortcut:
-            return self.x + given
-        return given
+        return self.x + given if self.variant.has_shortcut else given
+
+    def logits_of(self, rows: np.ndarray, near: gnn.Reach) -> torch.Tensor:
+        """The same, of some rows alone."""
+        given = self.model.at(self.x, near)
+        return self.x[rows] + given if self.variant.has_shortcut else given
 
     def step(self) -> float:
         """One epoch: the cross-entropy and, after the warm-up, the size of sets."""
         self.steps_taken += 1
-        logits = self.logits()
-        loss = self.cross_entropy(logits[self.fit], self.labels[self.fit])
+        logits = self.logits_of(self.fit, self.near_fit)
+        loss = self.cross_entropy(logits, self.labels[self.fit])
         if self.steps_taken > self.schedule.warm_up:
             size = self.soft_size(logits)
             loss = self.variant.cross_entropy * loss + self.variant.size * size
@@ -390,15 +395,16 @@ class _Training:
 
     def soft_size(self, logits: torch.Tensor) -> torch.Tensor:
         """The size loss on the training rows, of which a random half calibrates."""
-        rows = self.torch.tensor(self.rng.permutation(self.fit), device=logits.device)
-        soft = self.torch.softmax(logits[rows], dim=1)
+        order = self.torch.tensor(self.rng.permutation(len(self.fit)))
+        order = order.to(logits.device)
+        soft = self.torch.softmax(logits[order], dim=1)
+        labels = self.labels[self.fit][order]
         alpha = self.schedule.alpha
-        target = self.variant.target
-        return size_loss(soft, self.labels[rows], alpha, self.temperature, target)
+        return size_loss(soft, labels, alpha, self.temperature, self.variant.target)
 
     def judge(self) -> dict[str, float]:
         """The size of sets on the rows that do not train."""
-        logits = self.logits()[self.held_out]
+        logits = self.logits_of(self.held_out, self.near_held_out)
         adjusted = self.torch.softmax(logits, dim=1).cpu().numpy()
         scores = aps(adjusted, self.u_held_out)
         labels = self.y[self.held_out]

@@ -175,12 +175,12 @@ def test_sage_pool_takes_the_largest_of_the_projected_neighbours(graph, x):
 def double_graph(edges):
     """A graph whose matrices hold double numbers, so that little is rounded."""
     graph = gnn.Graph(edges, NODES)
-    graph.adjacency = graph.adjacency.double()
+    graph.adjacency = graph.adjacency_back = graph.adjacency.double()
     graph.counts = graph.counts.double()
     exact = 1 / (graph.degrees + 1)
     entries = entries_of(graph)
     weights = [np.sqrt(exact[i] * exact[j]) for i, j in entries]
-    graph.normalised = graph.with_weights(torch.tensor(weights))
+    graph.normalised = graph.normalised_back = graph.with_weights(torch.tensor(weights))
     return graph
 
 
@@ -304,6 +304,86 @@ def test_dropout_is_for_training_alone(graph, x, kind, aggr):
     assert not torch.equal(model.train()(x, graph), model(x, graph))
 
 
+# some nodes alone
+
+MANY = 60
+SPARSE = np.random.default_rng(0).integers(0, MANY, (2, 50))
+FEW = np.array([7, 3, 41])  # in the order asked for, which is not that of the graph
+
+
+def ball(edges, n, nodes, layers):
+    """The nodes within so many steps, by walking."""
+    near = neighbours(edges, n)
+    found = set(nodes.tolist())
+    for _ in range(layers):
+        found |= {j for i in found for j in near[i]}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_reach_holds_the_nodes_within_as_many_steps_as_there_are_layers(layers):
+    graph = gnn.Graph(SPARSE, MANY)
+    assert len(neighbours(SPARSE, MANY)[7]) > 0
+    reach = graph.reach(FEW, layers)
+    assert reach.nodes.tolist() == ball(SPARSE, MANY, FEW, layers)
+    assert len(reach.nodes) < MANY / 2 and len(reach.parts) == layers
+
+
+def test_where_little_can_be_left_out_the_whole_graph_is_taken():
+    graph = gnn.Graph(SPARSE, MANY)
+    everyone = graph.reach(np.arange(MANY), 2)
+    assert everyone.nodes.tolist() == list(range(MANY))
+    assert all(part is graph for part in everyone.parts)
+    near = neighbours(SPARSE, MANY)
+    some = np.array([i for i in range(MANY) if near[i]])[:10]
+    within = [len(ball(SPARSE, MANY, some, layers)) for layers in (1, 2)]
+    assert within[0] <= MANY / 2 < within[1]  # the last layer alone leaves nodes out
+    mixed = graph.reach(some, 3)
+    assert [part is graph for part in mixed.parts] == [True, False, False]
+    assert len(mixed.nodes) == MANY
+
+
+@pytest.mark.parametrize("n_nodes", [3, 15, 40])
+@pytest.mark.parametrize("layers", [1, 2, 4])
+@pytest.mark.parametrize(("kind", "aggr"), MODELS)
+def test_of_some_nodes_alone_a_network_gives_what_it_gives_of_them_among_all(
+    kind, aggr, layers, n_nodes
+):
+    graph = gnn.Graph(SPARSE, MANY)
+    nodes = np.random.default_rng(1).permutation(MANY)[:n_nodes]
+    x = torch.randn(MANY, 5, generator=torch.Generator().manual_seed(2))
+    for hidden in (4, 8):  # fewer and more columns than go in
+        options = {"hidden_channels": hidden, "heads": 2, "layers": layers}
+        model = gnn.GNN(kind, 5, 3, aggr=aggr, dropout=0.0, **options)
+        found = []
+        for logits in (model.at(x, model.reach(graph, nodes)), model(x, graph)[nodes]):
+            weights = torch.linspace(-1, 2, logits.numel()).view_as(logits)
+            wanted = list(model.parameters())
+            own = torch.autograd.grad((logits * weights).sum(), wanted, allow_unused=True)
+            found.append([logits, *(each for each in own if each is not None)])
+        assert len(found[0]) == len(found[1]) > 1
+        for own, other in zip(*found, strict=True):
+            close(own, other.detach().numpy())
+
+
+def test_a_model_learns_from_the_same_nodes_whether_or_not_the_others_are_computed(
+    monkeypatch,
+):
+    data = toy(400, seed=1)
+    parts = split(data, 0)
+    few = np.where(np.arange(len(parts)) < 40, parts, "unlabelled")  # a corner of it
+    options = {"dropout": 0.0, "layers": 1}
+    arguments = (data.X, data.y, data.edge_index, few, 3, "gcn", options)
+    alone, _ = gnn.fit(*arguments, epochs=5, progress=False)
+    reached = gnn.Graph(data.edge_index, len(few)).reach(
+        np.flatnonzero(few == "train"), 1
+    )
+    assert len(reached.nodes) < len(few) / 2
+    monkeypatch.setattr(gnn, "LARGE_SHARE", 0.0)
+    among_all, _ = gnn.fit(*arguments, epochs=5, progress=False)
+    np.testing.assert_allclose(alone, among_all, atol=1e-5)
+
+
 # gradients
 
 
@@ -319,11 +399,18 @@ def test_the_weighted_sums_gradients_are_those_of_finite_differences(graph):
     assert torch.autograd.gradcheck(weighted_sum, (weights, x))
 
 
-def test_the_symmetric_products_gradient_is_that_of_finite_differences(graph):
-    x = torch.randn(NODES, 2, dtype=torch.float64, requires_grad=True)
-    for matrix in (graph.normalised.to(torch.float64), graph.adjacency.to(torch.float64)):
+def test_the_sparse_products_gradient_is_that_of_finite_differences(graph):
+    part = graph.reach(np.array([3]), 1).parts[0]
+    for source, matrix, back in (
+        (NODES, graph.normalised, graph.normalised_back),
+        (NODES, graph.adjacency, graph.adjacency_back),
+        (part.adjacency.shape[1], part.normalised, part.normalised_back),
+        (part.adjacency.shape[1], part.adjacency, part.adjacency_back),
+    ):
+        x = torch.randn(source, 2, dtype=torch.float64, requires_grad=True)
+        both = matrix.to(torch.float64), back.to(torch.float64)
         assert torch.autograd.gradcheck(
-            lambda x, matrix=matrix: gnn._SymmetricProduct.apply(matrix, x), x
+            lambda x, both=both: gnn._SparseProduct.apply(*both, x), x
         )
 
 
@@ -342,9 +429,9 @@ def test_gradients_are_those_of_dense_matrices(graph, x, kind, aggr, monkeypatch
 
     found = gradients()
     dense = type(
-        "Dense", (), {"apply": staticmethod(lambda matrix, x: matrix.to_dense() @ x)}
+        "Dense", (), {"apply": staticmethod(lambda matrix, _, x: matrix.to_dense() @ x)}
     )
-    monkeypatch.setattr(gnn, "_SymmetricProduct", dense)
+    monkeypatch.setattr(gnn, "_SparseProduct", dense)
     for ours, theirs in zip(found, gradients(), strict=True):
         close(ours, theirs.numpy())
         assert ours.abs().max() > 0

@@ -812,10 +812,7 @@ def nodes():
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_covers_as_its_law_says_on_simulated_nodes(artifacts, nodes, name):
     data, parts, probs = nodes
-    splits = [
-        score(data, probs, parts, name, seed)
-        for seed in range(10 if name == "cfgnn" else 100)
-    ]
+    splits = [score(data, probs, parts, name, seed) for seed in range(100)]
     n, m = (
         np.mean([len(rows) for rows in part])
         for part in zip(*((s.calibration, s.test) for s in splits), strict=True)
