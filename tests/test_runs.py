@@ -241,6 +241,15 @@ def test_a_wrong_profile_is_refused(small, old, new, message):
         runs.plan("quick", small)
 
 
+@pytest.mark.parametrize("given", [[], ["--help"], ["../quick"]])
+def test_without_a_profile_it_says_which_there_are(given):
+    command = [sys.executable, str(runs.ROOT / "tools" / "runs.py"), *given]
+    told = subprocess.run(command, capture_output=True, text=True)
+    found = given[0] if given else ""
+    assert told.returncode == 1
+    assert told.stderr == f"profile: found {found!r}; wanted quick or paper\n"
+
+
 @pytest.mark.slow
 def test_a_misspelt_parameter_stops_the_run_before_any_notebook_runs(small):
     (small / "profiles" / "quick.yaml").write_text(

@@ -18,7 +18,7 @@ import psutil
 import yaml
 
 import notebooks as tool
-from cfhelpers.paths import writer_mark
+from cfhelpers.paths import PROFILES, writer_mark
 
 ROOT = Path(__file__).resolve().parents[1]
 BY_DATASET = "09_fairness_by_dataset"
@@ -143,7 +143,11 @@ def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None
 
     The parameters are None for a notebook that runs as it is.
     """
-    path = root / "profiles" / f"{profile}.yaml"
+    folder = root / "profiles"
+    profiles = [name for name in PROFILES if (folder / f"{name}.yaml").exists()]
+    if profile not in profiles:
+        raise ValueError(f"profile: found {profile!r}; wanted {' or '.join(profiles)}")
+    path = folder / f"{profile}.yaml"
     stems = [file.stem for file in _sources(root)]
     settings = _settings_in(path)
     others = settings.pop("others", False)
@@ -251,7 +255,7 @@ def main(arguments: list[str]) -> None:
     from snakemake.logging import logger
 
     logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
-    profile, *options = arguments
+    profile, *options = arguments or [""]
     os.chdir(ROOT)
     try:
         runs = plan(profile)
