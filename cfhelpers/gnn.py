@@ -399,39 +399,40 @@ class _GAT(GATConv):
 
     def forward(self, x: torch.Tensor, graph: Neighbourhood) -> torch.Tensor:
         by_head = self.lin.weight.view(self.heads, self.out_channels, -1)
+        attention = self._attention(x, by_head, graph)
+        # a product with the graph takes the fewer columns, as in a GCN
+        is_wider_inside = self.in_channels < self.out_channels
+        sent = [x] * self.heads
+        if not is_wider_inside:
+            sent = list((x @ self.lin.weight.T).split(self.out_channels, dim=1))
         outputs = []
         for head, weight in enumerate(by_head):
-            attention = self._attention(x, weight, head, graph)
-            outputs.append(self._mean(attention, x, weight, graph))
+            mean = self._mean(attention[head], sent[head], graph)
+            outputs.append(mean @ weight.T if is_wider_inside else mean)
         return torch.cat(outputs, dim=1) + self.bias
 
     def _attention(
-        self, x: torch.Tensor, weight: torch.Tensor, head: int, graph: Neighbourhood
-    ) -> torch.Tensor:
-        """exp of what one head makes of each entry, less the largest of its node."""
-        source = x @ (weight.T @ self.att_src[0, head])
-        target = graph.of_targets(x) @ (weight.T @ self.att_dst[0, head])
+        self, x: torch.Tensor, by_head: torch.Tensor, graph: Neighbourhood
+    ) -> tuple[torch.Tensor, ...]:
+        """By head, exp of what it makes of each entry, less the largest of its node."""
+        from_source = torch.einsum("hoi,ho->ih", by_head, self.att_src[0])
+        from_target = torch.einsum("hoi,ho->ih", by_head, self.att_dst[0])
+        source = x @ from_source
+        target = graph.of_targets(x) @ from_target
         columns = graph.normalised.col_indices()
         logits = source[columns] + target[graph.targets]
         logits = functional.leaky_relu(logits, self.negative_slope)
         starts = graph.normalised.crow_indices()
         largest = torch.segment_reduce(logits.detach(), "max", offsets=starts)
-        return (logits - largest[graph.targets]).exp()
+        return (logits - largest[graph.targets]).exp().T.contiguous().unbind()
 
     def _mean(
-        self,
-        attention: torch.Tensor,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        graph: Neighbourhood,
+        self, attention: torch.Tensor, sent: torch.Tensor, graph: Neighbourhood
     ) -> torch.Tensor:
-        """What one head sends, weighted by attention; by the fewer columns."""
-        is_wider_inside = self.in_channels < self.out_channels
-        sent = x if is_wider_inside else x @ weight.T
+        """Of what the sources send, the mean, weighted by attention."""
         ones = torch.ones_like(sent[:, :1])
         sums = _WeightedSum.apply(attention, torch.cat([sent, ones], dim=1), graph)
-        mean = sums[:, :-1] / sums[:, -1:]
-        return mean @ weight.T if is_wider_inside else mean
+        return sums[:, :-1] / sums[:, -1:]
 
 
 class GNN(torch.nn.Module):
