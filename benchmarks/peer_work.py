@@ -55,7 +55,8 @@ def our_sets(data: Data, work: str, u: np.ndarray | None = None) -> Answer:
     """Scores of every label, the quantile, the sets."""
     probs, y, _ = data
     values = our_scores(probs, work, u)
-    threshold = conformal.conformal_quantile(values[np.arange(len(y)), y], ALPHA)
+    own_scores = conformal.true_label_scores(values, y)
+    threshold = conformal.conformal_quantile(own_scores, ALPHA)
     return threshold, conformal.prediction_sets(values, threshold)
 
 
