@@ -403,9 +403,9 @@ def report(results: Results) -> str:
         "that crosses the quantile, and is compared without it.\n",
         "Every library is given the same probabilities, as float32; puncc, which wants "
         "sums within 1e-5, as float64. All give sets, and all but\ncrepes a quantile. "
-        "TorchCP's sets are 0 and 1 as int32, and it does not look at its input; ours are "
-        "Boolean, and every probability is\nchecked. For APS and RAPS ours draw a random "
-        "number for every point, as MAPIE's APS does; the others draw none.\n",
+        "TorchCP's sets are 0 and 1 as int32, and it does not look at its input; ours "
+        "are Boolean, and every probability is\nchecked. For APS and RAPS ours draw a "
+        "random number for every point, as MAPIE's APS does; the others draw none.\n",
         "![Time against the number of points, on logarithmic axes, for ours, every peer "
         "and the floor, with six labels](peers.png)\n",
     ]
