@@ -6,8 +6,10 @@ of its own, one work after the other, first compared with ours and then timed
 `--gigabytes` of memory, is ended and marked, and is not tried at a larger n; nor is what
 would need more memory, by what it took at a smaller n.
 
-benchmarks/peers.csv has every time. From it are made benchmarks/peers.md,
-benchmarks/peers.png and the table of speeds in README.md: `--report` makes them anew.
+benchmarks/peers.csv has every time, and gets it as soon as it is measured. What is there
+is not measured again, so that a run that was stopped goes on; `--again` begins anew. From
+the file are made benchmarks/peers.md, benchmarks/peers.png and the table of speeds in
+README.md: `--report` makes them without measuring.
 """
 
 import argparse
@@ -17,13 +19,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from peer_work import VALUES_OF_C
 from run import markdown, population
 
 from cfhelpers import paths
@@ -63,6 +68,9 @@ TITLES = {
     "thresholds": "fair thresholds (ours: for every c; the grid: for one)",
     "audit": "audit: eight metrics, intervals, verdicts (fairlearn: the four rates)",
 }
+UNFINISHED = ("started", "ready")
+COLUMNS = ["library", "cores", "n", "K", "work", "status", "wall", "processor", "tries"]
+COLUMNS += ["peak", "size", "limit", "jobs", "why"]
 # What a peer is asked for where it has nothing like our work.
 THEIR_WORK = {"audit": "group rates"}
 
@@ -95,28 +103,99 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run_library(library: str, items: list[tuple], order: dict[str, Any]) -> list[dict]:
-    """Rows of a library's items (n, K, work).
+class Kept:
+    """The measured rows; the file has each of them as soon as it is known."""
+
+    def __init__(self, file: Path, limit: float, is_anew: bool = False) -> None:
+        self.file = file
+        self.rows: list[dict[str, Any]] = []
+        self.lock = threading.Lock()
+        if file.exists() and not is_anew:
+            table = pd.read_csv(file)
+            self.rows = table[is_still_good(table, limit)].to_dict("records")
+
+    def add(self, row: dict[str, Any]) -> None:
+        print(row, flush=True)
+        with self.lock:
+            self.rows.append(row)
+            with paths.atomic_write(self.file) as partial:
+                pd.DataFrame(self.rows, columns=COLUMNS).to_csv(partial, index=False)
+
+    def of(self, library: str, cores: int) -> list[dict[str, Any]]:
+        with self.lock:
+            rows = list(self.rows)
+        return [row for row in rows if (row["library"], row["cores"]) == (library, cores)]
+
+
+def is_still_good(table: pd.DataFrame, limit: float) -> pd.Series:
+    """Whether a row need not be measured again under this limit.
+
+    What was ended under a lower limit may end by itself now, and what was absent may be
+    installed.
+    """
+    is_lower = table["limit"] < limit
+    is_ended = table["status"].isin(["time", "not tried"])
+    return (table["status"] != "absent") & ~(is_lower & is_ended)
+
+
+def run_library(
+    library: str, items: list[tuple], order: dict[str, Any], kept: Kept
+) -> None:
+    """Measure a library's items (n, K, work) that are not yet among the kept rows.
 
     After one that was ended a new process goes on, without the same work at a larger n.
     """
+
+    def keep(row: dict[str, Any]) -> None:
+        about = {"library": library, "cores": order["cores"]}
+        kept.add({**about, **row, "limit": order["limit"], "jobs": order["jobs"]})
+
     module = MODULES.get(library, "numpy")
-    if importlib.util.find_spec(module) is None:
-        return [row_of(item, "absent") for item in items]
-    rows: list[dict] = []
-    left = list(items)
-    while left:
-        found = run_process({**order, "library": library, "items": left}, rows)
-        if found is None:
-            return rows
-        rows.append(found)
-        done = {(row["n"], row["K"], row["work"]) for row in rows}
-        left = [item for item in left if item not in done]
-        if found["status"] in ("time", "memory"):
-            skipped = [item for item in left if item[1:] == (found["K"], found["work"])]
-            rows += [row_of(item, "not tried") for item in skipped]
-            left = [item for item in left if item not in skipped]
-    return rows
+    is_absent = importlib.util.find_spec(module) is None
+    ended: dict | None = {}
+    while ended is not None:
+        left = []
+        rows = kept.of(library, order["cores"])
+        for item in items:
+            if is_measured(item, rows):
+                continue
+            if is_absent:
+                keep(row_of(item, "absent"))
+            elif is_hopeless(item, rows):
+                keep(row_of(item, "not tried"))
+            else:
+                left.append(item)
+        if not left:
+            return
+        ended = run_process({**order, "library": library, "items": left}, keep)
+        if ended is not None:
+            keep(ended)
+
+
+def is_measured(item: tuple, rows: list[dict]) -> bool:
+    """Whether the item has its row.
+
+    "scaling" has several, of which the last counts, or one under its own name if it was
+    ended.
+    """
+    n, n_classes, work = item
+    for row in rows:
+        if (row["n"], row["K"]) != (n, n_classes):
+            continue
+        is_last = (row["work"], row.get("size")) == ("values of c", VALUES_OF_C[-1])
+        if row["work"] == work or (work == "scaling" and is_last):
+            return True
+    return False
+
+
+def is_hopeless(item: tuple, rows: list[dict]) -> bool:
+    """Whether the same work was ended, or out of memory, at a smaller n."""
+    n, n_classes, work = item
+    for row in rows:
+        is_same = (row["K"], row["work"]) == (n_classes, work)
+        if is_same and row["n"] < n and row["status"] in ("time", "memory"):
+            return True
+    return False
 
 
 def row_of(item: tuple, status: str) -> dict[str, Any]:
@@ -124,13 +203,12 @@ def row_of(item: tuple, status: str) -> dict[str, Any]:
     return {"n": n, "K": n_classes, "work": work, "status": status}
 
 
-def run_process(order: dict[str, Any], rows: list[dict]) -> dict | None:
-    """Add what one process finished to the rows; the item at which it ended, if any."""
-    said = (
-        Path(order["folder"]) / f"{order['library']}-{order['cores']}-{len(rows)}.jsonl"
-    )
+def run_process(order: dict[str, Any], keep: Callable[[dict], None]) -> dict | None:
+    """Keep what one process finishes; give the item at which it ended, if any."""
+    handle, name = tempfile.mkstemp(".jsonl", dir=order["folder"])
+    said = Path(name)
     environment = os.environ | dict.fromkeys(THREADS, str(order["cores"]))
-    with said.open("w") as file:
+    with os.fdopen(handle, "w") as file:
         process = subprocess.Popen(
             [sys.executable, HERE / "peer_work.py", json.dumps(order)],
             stdout=file,
@@ -138,28 +216,42 @@ def run_process(order: dict[str, Any], rows: list[dict]) -> dict | None:
         )
     used_before: dict[str, float] = {}
     status = "failed"
-    while process.poll() is None:
-        time.sleep(0.05)
-        current = last_line(said)
-        if current.get("status") not in ("started", "ready"):
-            continue
-        used = processor_seconds(process.pid)
-        begun = used_before.setdefault(json.dumps(current), used)
-        if used - begun > order["limit"]:
-            process.kill()
-            status = "time"
-    lines = [json.loads(line) for line in said.read_text().splitlines()]
-    for line in lines:
-        if line["status"] not in ("started", "ready"):
-            rows.append(line)
-            print(line, flush=True)
-    if not lines or lines[-1]["status"] not in ("started", "ready"):
+    n_lines = 0
+    try:
+        while process.poll() is None:
+            time.sleep(0.05)
+            n_lines = keep_finished(said, n_lines, keep)
+            current = last_line(said)
+            if current.get("status") not in UNFINISHED:
+                continue
+            used = processor_seconds(process.pid)
+            begun = used_before.setdefault(json.dumps(current), used)
+            if used - begun > order["limit"]:
+                process.kill()
+                process.wait()
+                status = "time"
+    finally:
+        process.kill()
+    keep_finished(said, n_lines, keep)
+    current = last_line(said)
+    if not current and process.returncode:
+        raise RuntimeError(f"{order['library']}: it did not start")
+    if current.get("status") not in UNFINISHED:
         return None
     if process.returncode == -9 and status != "time":
         status = "memory"
-    ended = lines[-1] | {"status": status}
-    print(ended, flush=True)
-    return ended
+    return current | {"status": status}
+
+
+def keep_finished(said: Path, n_lines: int, keep: Callable[[dict], None]) -> int:
+    """Keep the lines after the first so many that tell of finished work; count all."""
+    lines = said.read_text().splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    for line in whole[n_lines:]:
+        row = json.loads(line)
+        if row["status"] not in UNFINISHED:
+            keep(row)
+    return len(whole)
 
 
 def last_line(file: Path) -> dict[str, Any]:
@@ -171,16 +263,16 @@ def last_line(file: Path) -> dict[str, Any]:
         return {}
 
 
-def run_all(options: argparse.Namespace, folder: Path) -> pd.DataFrame:
+def run_all(options: argparse.Namespace, folder: Path, kept: Kept) -> None:
     """All libraries at all sizes, the smallest first."""
     tables = []
     for n in options.sizes:
         for n_classes in options.labels:
             if n * n_classes <= options.most_scores:
                 tables.append((n, n_classes))
-                make_data(folder / f"{n}-{n_classes}", n, n_classes)
     order = {"folder": str(folder), "limit": options.limit, "cores": 1}
     order["gigabytes"] = options.gigabytes
+    order["jobs"] = options.jobs
     orders = []
     orders_of_many = []
     many = os.cpu_count() or 1
@@ -193,32 +285,21 @@ def run_all(options: argparse.Namespace, folder: Path) -> pd.DataFrame:
     if "cfhelpers" in options.libraries:
         item = (*options.scaling, "scaling")
         orders.append(("cfhelpers", [item], order))
-    rows = finished(orders, options.jobs)
-    rows += finished(orders_of_many, jobs=1)  # each has the machine for itself
-    table = pd.DataFrame(rows)
-    for column in (
-        "wall",
-        "processor",
-        "tries",
-        "size",
-        "peak",
-    ):  # where nothing was finished
-        if column not in table:
-            table[column] = np.nan
-    table["limit"] = options.limit
-    table["jobs"] = options.jobs
-    return table
+    wanted = set()
+    for library, items, own in orders + orders_of_many:
+        rows = kept.of(library, own["cores"])
+        wanted |= {item[:2] for item in items if not is_measured(item, rows)}
+    for n, n_classes in sorted(wanted):
+        make_data(folder / f"{n}-{n_classes}", n, n_classes)
+    finish(orders, options.jobs, kept)
+    finish(orders_of_many, 1, kept)  # each has the machine for itself
 
 
-def finished(orders: list[tuple], jobs: int) -> list[dict]:
-    """The rows of all orders (library, items, order), so many at the same time."""
-    rows = []
+def finish(orders: list[tuple], jobs: int, kept: Kept) -> None:
+    """Do all orders (library, items, order), so many at the same time."""
     with ThreadPoolExecutor(jobs) as pool:
-        all_found = pool.map(lambda order: run_library(*order), orders)
-        for (library, _, order), found in zip(orders, all_found, strict=True):
-            for row in found:
-                rows.append({"library": library, "cores": order["cores"], **row})
-    return rows
+        for _ in pool.map(lambda order: run_library(*order, kept), orders):
+            pass
 
 
 def had_to_wait(row: pd.Series, time: str) -> bool:
@@ -303,8 +384,8 @@ def peers_of(work: str, cores: int = 1) -> list[str]:
 
 def report(results: Results) -> str:
     """All tables as Markdown."""
-    limit = results.table["limit"].iloc[0]
-    jobs = results.table["jobs"].iloc[0]
+    limit = results.table["limit"].max()
+    jobs = results.table["jobs"].max()
     texts = [
         "# Beside every peer\n",
         "Written by `benchmarks/peers.py` from benchmarks/peers.csv. Nine unequal "
@@ -320,6 +401,11 @@ def report(results: Results) -> str:
         "Not the same work, and so not timed: MAPIE's RAPS, which tunes its penalty on a "
         "fifth of the points. crepes has neither APS\nnor RAPS. puncc keeps the label "
         "that crosses the quantile, and is compared without it.\n",
+        "Every library is given the same probabilities, as float32; puncc, which wants "
+        "sums within 1e-5, as float64. All give sets, and all but\ncrepes a quantile. "
+        "TorchCP's sets are 0 and 1 as int32, and it does not look at its input; ours "
+        "are Boolean, and every probability is\nchecked. For APS and RAPS ours draw a "
+        "random number for every point, as MAPIE's APS does; the others draw none.\n",
         "![Time against the number of points, on logarithmic axes, for ours, every peer "
         "and the floor, with six labels](peers.png)\n",
     ]
@@ -478,7 +564,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="points")
     parser.add_argument("--labels", type=int, nargs="+", default=LABELS)
     parser.add_argument("--libraries", nargs="+", choices=WORKS, default=list(WORKS))
-    parser.add_argument("--limit", type=float, default=60, help="processor seconds")
+    parser.add_argument("--limit", type=float, default=300, help="processor seconds")
     parser.add_argument("--most-scores", type=int, default=10**9, help="no larger table")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count(), help="libraries at the same time"
@@ -486,6 +572,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gigabytes", type=float, default=8, help="memory of a process")
     parser.add_argument("--scaling", type=int, nargs=2, default=(200_000, 6))
     parser.add_argument("--folder", type=Path, help="write there, not to the repository")
+    parser.add_argument("--again", action="store_true", help="drop the rows there are")
     parser.add_argument("--quick", action="store_true", help="a size that takes seconds")
     parser.add_argument(
         "--report", action="store_true", help="from the rows that are kept"
@@ -499,10 +586,9 @@ def main(arguments: list[str] | None = None) -> None:
     target = options.folder or HERE
     readme = README if options.folder is None else None
     if not options.report:
+        kept = Kept(target / "peers.csv", options.limit, options.again)
         with tempfile.TemporaryDirectory() as folder:
-            table = run_all(options, Path(folder))
-        with paths.atomic_write(target / "peers.csv") as partial:
-            table.to_csv(partial, index=False)
+            run_all(options, Path(folder), kept)
     write_report(pd.read_csv(target / "peers.csv"), target, readme)
 
 

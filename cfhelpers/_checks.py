@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from cfhelpers._blocks import in_blocks
+
 SUM_TOLERANCE = 1e-3
 
 
@@ -54,12 +56,33 @@ def as_scores(values: ArrayLike, name: str = "scores") -> np.ndarray:
     ValueError: scores: found shape (2,); wanted (n, K), one column per label
     """
     array = _as_table(values, name)
-    if np.isnan(array.min()):
-        row, column = np.argwhere(np.isnan(array))[0]
+    check_scores(array, slice(None), name)
+    return array
+
+
+def as_score_table(values: ArrayLike, name: str = "scores") -> np.ndarray:
+    """A float32 or float64 array (n, K), contiguous; NaN is not looked for.
+
+    Examples
+    --------
+    >>> as_score_table([[1, 0]]).dtype
+    dtype('float64')
+    """
+    return _as_table(values, name)
+
+
+def check_scores(table: np.ndarray, some: slice, name: str = "scores") -> None:
+    """A ValueError if there is NaN in these rows: it names the first of the whole table.
+
+    Examples
+    --------
+    >>> check_scores(np.array([[0.5, 0.5], [np.nan, 0.7]]), slice(0, 1))
+    """
+    if np.isnan(table[some].min()):
+        row, column = np.argwhere(np.isnan(table))[0]
         raise ValueError(
             f"{name}: row {row}, column {column} is NaN; every entry must be a number"
         )
-    return array
 
 
 def as_probabilities(values: ArrayLike) -> np.ndarray:
@@ -71,7 +94,41 @@ def as_probabilities(values: ArrayLike) -> np.ndarray:
     Traceback (most recent call last):
     ValueError: probabilities: row 1 sums to 1.4; each row must sum to 1
     """
-    array = _as_table(values, "probabilities")
+    array = as_probability_table(values)
+    in_blocks(lambda some: check_probabilities(array, some), array.shape)
+    return array
+
+
+def as_probability_table(values: ArrayLike) -> np.ndarray:
+    """A float32 or float64 array (n, K), contiguous; what is in it is not looked at.
+
+    Examples
+    --------
+    >>> as_probability_table([[1, 0]]).dtype
+    dtype('float64')
+    """
+    return _as_table(values, "probabilities")
+
+
+def check_probabilities(table: np.ndarray, some: slice) -> None:
+    """A ValueError unless these rows of a table are probabilities.
+
+    It tells of the first row of the whole table that is wrong.
+
+    Examples
+    --------
+    >>> check_probabilities(np.array([[0.5, 0.5], [0.7, 0.7]]), slice(0, 1))
+    """
+    block = table[some]
+    sums = block @ np.ones(block.shape[1], block.dtype)
+    furthest = max(abs(sums.max() - 1), abs(sums.min() - 1))
+    # Not "beyond": NaN is neither.
+    if not (furthest <= SUM_TOLERANCE and block.min() >= 0):
+        _refuse_probabilities(table)
+
+
+def _refuse_probabilities(array: np.ndarray) -> None:
+    """A ValueError that says which entry is NaN or below 0, or which row is not 1."""
     sums = array @ np.ones(array.shape[1], array.dtype)
     is_wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)  # where an entry is NaN, too
     if is_wrong.any():
@@ -87,7 +144,6 @@ def as_probabilities(values: ArrayLike) -> np.ndarray:
         raise ValueError(
             f"probabilities: row {row} sums to {sums[row]:.4g}; each row must sum to 1"
         )
-    return array
 
 
 def as_labels(values: ArrayLike, n: int, n_classes: int) -> np.ndarray:
@@ -227,9 +283,8 @@ def as_float_column(values: ArrayLike, name: str) -> np.ndarray:
         )
     if len(array) == 0:
         raise ValueError(f"{name}: found no entries; at least one point is needed")
-    is_missing = np.isnan(array)
-    if is_missing.any():
-        entry = int(is_missing.argmax())
+    if np.isnan(array.min()):
+        entry = int(np.isnan(array).argmax())
         raise ValueError(f"{name}: entry {entry} is NaN; every entry must be a number")
     return array
 

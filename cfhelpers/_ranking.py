@@ -19,22 +19,22 @@ SCORES_AT_ONCE = 200_000  # whose keys do
 NARROW_LABELS = 1024  # up to here a float32 has bits to spare for a label's number
 
 
-def ranked_scores(
-    table: np.ndarray, u: np.ndarray, penalty: np.floating, k_reg: np.floating
-) -> np.ndarray:
-    """RAPS scores (n, K) of probabilities (n, K), all numbers of one type."""
+def fill_scores(
+    table: np.ndarray,
+    u: np.ndarray,
+    penalty: np.floating,
+    k_reg: np.floating,
+    scores: np.ndarray,
+) -> None:
+    """RAPS scores (n, K) of probabilities (n, K), all numbers of one type.
+
+    At most `SCORES_AT_ONCE` of them are quickest, where labels are sorted.
+    """
     compare, add = compiled()
-    scores = np.empty_like(table)
-    n_classes = table.shape[1]
-    if n_classes <= FEW_LABELS:
+    if table.shape[1] <= FEW_LABELS:
         compare(table, u, penalty, k_reg, ROWS_AT_ONCE, scores)
-        return scores
-    step = max(1, SCORES_AT_ONCE // n_classes)
-    for first in range(0, len(table), step):
-        some = slice(first, first + step)
-        labels = nearly_sorted_labels(table[some])
-        add(labels, table[some], u[some], penalty, k_reg, scores[some])
-    return scores
+    else:
+        add(nearly_sorted_labels(table), table, u, penalty, k_reg, scores)
 
 
 def nearly_sorted_labels(probs: np.ndarray) -> np.ndarray:

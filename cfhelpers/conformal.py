@@ -8,13 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cfhelpers._blocks import VALUES_AT_ONCE, in_blocks
 from cfhelpers._checks import (
     as_array,
     as_float_column,
     as_fraction,
     as_labels,
-    as_scores,
+    as_score_table,
     as_sets,
+    check_scores,
 )
 
 
@@ -68,6 +70,40 @@ def quantile_rank(n: int, alpha: float) -> int:
     return max(1, math.ceil(unrounded - slack))
 
 
+def true_label_scores(scores: ArrayLike, y: ArrayLike) -> np.ndarray:
+    """Everyone's score of the true label, of which `conformal_quantile` is taken.
+
+    Parameters
+    ----------
+    scores : numbers (n, K)
+        One column per label.
+    y : integers (n,)
+        True labels from 0 to K - 1.
+
+    Returns
+    -------
+    numbers (n,)
+
+    Examples
+    --------
+    >>> true_label_scores([[0.1, 0.9], [0.4, 0.6]], [1, 0]).tolist()
+    [0.9, 0.4]
+    """
+    table = as_score_table(scores)
+    n, n_classes = table.shape
+    labels = as_labels(y, n, n_classes)
+    rows_at_once = min(n, max(1, VALUES_AT_ONCE // n_classes))
+    row_starts = np.arange(0, rows_at_once * n_classes, n_classes)
+    own_scores = np.empty(n, table.dtype)
+
+    def fill(some: slice) -> None:
+        places = row_starts[: some.stop - some.start] + labels[some]
+        own_scores[some] = table[some].ravel().take(places)
+
+    in_blocks(fill, table.shape)
+    return own_scores
+
+
 def prediction_sets(scores: ArrayLike, threshold: ArrayLike) -> np.ndarray:
     """The labels whose score is at most the threshold.
 
@@ -89,7 +125,7 @@ def prediction_sets(scores: ArrayLike, threshold: ArrayLike) -> np.ndarray:
     >>> prediction_sets([[0.1, 0.9], [0.4, 0.6]], [0.2, 1.0]).tolist()
     [[True, True], [False, True]]
     """
-    table = as_scores(scores)
+    table = as_score_table(scores)
     limits = as_array(threshold).astype(np.float64)
     n_classes = table.shape[1]
     if limits.shape not in ((), (n_classes,)):
@@ -99,7 +135,15 @@ def prediction_sets(scores: ArrayLike, threshold: ArrayLike) -> np.ndarray:
         )
     if np.isnan(limits).any():
         raise ValueError("threshold: found NaN; wanted numbers, infinity allowed")
-    return table <= round_down(limits, table.dtype)
+    rounded = round_down(limits, table.dtype)
+    sets = np.empty(table.shape, bool)
+
+    def fill(some: slice) -> None:
+        check_scores(table, some)
+        np.less_equal(table[some], rounded, out=sets[some])
+
+    in_blocks(fill, table.shape)
+    return sets
 
 
 def round_down(threshold: ArrayLike, dtype: np.dtype) -> np.ndarray:

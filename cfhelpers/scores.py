@@ -13,9 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cfhelpers._checks import as_probabilities, as_uniforms
+from cfhelpers._blocks import in_blocks
+from cfhelpers._checks import (
+    as_probabilities,
+    as_probability_table,
+    as_uniforms,
+    check_probabilities,
+)
 from cfhelpers._content import as_table, row_bits
-from cfhelpers._ranking import ranked_scores
+from cfhelpers._ranking import SCORES_AT_ONCE, fill_scores
 
 PENALTY = 0.01  # of RAPS, where nothing is said
 K_REG = 1
@@ -39,7 +45,15 @@ def tps(probs: ArrayLike) -> np.ndarray:
     >>> tps([[0.75, 0.25]]).tolist()
     [[0.25, 0.75]]
     """
-    return 1 - as_probabilities(probs)
+    table = as_probability_table(probs)
+    scores = np.empty_like(table)
+
+    def fill(some: slice) -> None:
+        check_probabilities(table, some)
+        np.subtract(1, table[some], out=scores[some])
+
+    in_blocks(fill, table.shape)
+    return scores
 
 
 def aps(probs: ArrayLike, u: ArrayLike | None = None) -> np.ndarray:
@@ -112,7 +126,15 @@ def raps(
         own_u = np.zeros(len(table), number)
     else:
         own_u = np.ascontiguousarray(as_uniforms(u, len(table)), number)
-    return ranked_scores(table, own_u, number(penalty), number(k_reg))
+    scores = np.empty_like(table)
+
+    def fill(some: slice) -> None:
+        fill_scores(
+            table[some], own_u[some], number(penalty), number(k_reg), scores[some]
+        )
+
+    in_blocks(fill, table.shape, SCORES_AT_ONCE)
+    return scores
 
 
 def raps_maximum(n_classes: int, penalty: float = PENALTY, k_reg: int = K_REG) -> float:
