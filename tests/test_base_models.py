@@ -206,3 +206,16 @@ def test_on_credit_every_graph_model_is_tried_with_scaled_features_and_with_plai
     assert pairs == {
         (kind, on) for kind in ("gcn", "sage", "gat") for on in (True, False)
     }
+
+
+def test_of_pokec_each_model_counts_with_its_last_settings(places):
+    settings = ["{}", '{"lr": 0.1}', "{}", '{"lr": 0.2}']
+    rows = pd.DataFrame({"settings": settings, "training_split": [0, 0, 0, 1]})
+    rows = rows.assign(model=["xgboost", "gcn", "xgboost", "gcn"], source="local")
+    rows = rows.assign(dataset=["pokec_n", "pokec_n", "credit", "pokec_n"])
+    rows = rows.reindex(columns=base_models.COLUMNS)
+    paths.RESULTS.mkdir(parents=True)
+    rows.to_csv(base_models.path(), index=False)
+    found = base_models.of_pokec()
+    assert found["model"].tolist() == ["xgboost", "gcn"]
+    assert found["settings"].tolist() == ["{}", '{"lr": 0.2}']

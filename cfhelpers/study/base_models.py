@@ -225,3 +225,21 @@ def load() -> pd.DataFrame:
     if not path().exists():
         return pd.DataFrame(columns=COLUMNS)
     return pd.read_csv(path(), dtype={"key": str})
+
+
+def of_pokec() -> pd.DataFrame:
+    """The rows of the real Pokec-n, of each model with the settings that came last.
+
+    Returns
+    -------
+    DataFrame
+        The columns of COLUMNS.
+
+    Examples
+    --------
+    >>> set(of_pokec()["dataset"])
+    {'pokec_n'}
+    """
+    rows = load().query("dataset == 'pokec_n' and source == 'local'")
+    newest = rows.groupby("model")["settings"].transform("last")
+    return rows[rows["settings"] == newest]
