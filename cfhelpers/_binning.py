@@ -1,4 +1,4 @@
-"""Scores into bins: one plain loop over a column of scores.
+"""Scores into bins: one plain loop over a column of scores or probabilities.
 
 A bin ends at an edge, which belongs to it: bin j holds the scores above edge j - 1 and
 up to edge j, the bin after the last edge the finite scores above it, and one more bin the
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-N_SLOTS = 1 << 16
+N_SLOTS = 1 << 15
+AT_ONCE = 1 << 13  # numbers whose slots are found in one go: they stay in a near cache
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Bins:
 
     A score's slot is found by one multiplication. `first` and `last` limit the bins that
     scores of a slot can lie in, with half a slot to spare for rounding. For most slots
-    the two are one bin, and no edge needs to be looked at.
+    the two are one bin, or neighbours with one edge between them.
     """
 
     edges: np.ndarray
@@ -60,18 +61,31 @@ class Bins:
         """With the one above all edges and the one for infinite scores."""
         return len(self.edges) + 2
 
-    def plain_slots(self, is_wanted: np.ndarray) -> np.ndarray:
-        """The bin of all scores of a slot; -1 where scores need a closer look."""
-        is_plain = (self.first == self.last) & ~is_wanted[self.first]
-        return np.where(is_plain, self.first, -1).astype(np.int32)
+    def first_bins(self, is_wanted: np.ndarray) -> np.ndarray:
+        """The first bin of each slot that has at most two; -1: look closer at its scores.
+
+        A closer look is taken at scores in wanted bins and at those beyond all edges.
+        """
+        has_two = self.last <= self.first + 1
+        is_near = has_two & ~is_wanted[self.first] & ~is_wanted[self.last]
+        is_near[-1] = False
+        return np.where(is_near, self.first, -1).astype(np.int32)
+
+
+@functools.lru_cache(maxsize=8)
+def bins_ending_at(edges: bytes) -> Bins:
+    """Bins for the bytes of float64 edges: the same for one file after the other."""
+    return Bins.ending_at(np.frombuffer(edges))
 
 
 def count_column(
-    scores: np.ndarray,
+    column: np.ndarray,
+    is_probability: bool,
+    cells: np.ndarray,
     rows: np.ndarray,
     low: float,
     slots_per_unit: float,
-    plain: np.ndarray,
+    nearest: np.ndarray,
     first: np.ndarray,
     last: np.ndarray,
     edges: np.ndarray,
@@ -84,12 +98,16 @@ def count_column(
 
     Parameters
     ----------
-    scores : numbers (n,)
+    column : numbers (n,)
         Without NaN.
-    rows : integers (n,)
-        The row of `counts` that each score belongs to.
-    low, slots_per_unit, plain, first, last
-        Of `Bins`; `plain` is what `plain_slots` gives for `is_wanted`.
+    is_probability : bool
+        Whether the score is 1 minus the number, in the column's precision, or the number.
+    cells : integers (n,)
+        Who each score belongs to: places in `rows`.
+    rows : integers
+        The row of `counts` for each of them.
+    low, slots_per_unit, nearest, first, last
+        Of `Bins`; `nearest` is what `first_bins` gives for `is_wanted`.
     edges : numbers
         Those of `Bins`, and infinity after them.
     is_wanted : bool (bins,)
@@ -106,29 +124,43 @@ def count_column(
     """
     n_edges = len(edges) - 1
     top = float(len(first) - 1)
+    # Both exact, in the column's precision; 0.0 + -0.0 is 0.0.
+    start = np.float32(1.0) if is_probability else np.float32(0.0)
+    sign = np.float32(-1.0) if is_probability else np.float32(1.0)
+    slots = np.empty(AT_ONCE, np.int32)
     noted = 0
-    for i in range(len(scores)):
-        value = float(scores[i])
-        row = np.uint64(rows[i])
-        slot = np.uint64(min(max((value - low) * slots_per_unit, 0.0), top))
-        if plain[slot] >= 0:
-            counts[row, np.uint64(plain[slot])] += 1
-            continue
-        a = np.uint64(first[slot])
-        b = np.uint64(last[slot])
-        while a < b:  # until edge a is the first that is not below the score
-            middle = (a + b) >> np.uint64(1)
-            if edges[middle] < value:
-                a = middle + np.uint64(1)
-            else:
-                b = middle
-        if a == n_edges and value == np.inf:
-            a += np.uint64(1)
-        counts[row, a] += 1
-        if is_wanted[a]:
-            values[noted] = value
-            value_rows[noted] = rows[i]
-            noted += 1
+    for begin in range(0, len(column), AT_ONCE):
+        block = column[begin : begin + AT_ONCE]
+        block_cells = cells[begin : begin + AT_ONCE]
+        for i in range(len(block)):  # by itself, so that many are found at a time
+            value = float(start + sign * block[i])
+            place = (value - low) * slots_per_unit
+            place = place if place > 0.0 else 0.0
+            slots[i] = np.int32(place if place < top else top)
+        for i in range(len(block)):
+            value = float(start + sign * block[i])
+            row = np.uint64(rows[np.uint64(block_cells[i])])
+            slot = np.uint64(slots[i])
+            near = nearest[slot]
+            if near >= 0:
+                near += edges[np.uint64(near)] < value
+                counts[row, np.uint64(near)] += 1
+                continue
+            a = np.uint64(first[slot])
+            b = np.uint64(last[slot])
+            while a < b:  # until edge a is the first that is not below the score
+                middle = (a + b) >> np.uint64(1)
+                if edges[middle] < value:
+                    a = middle + np.uint64(1)
+                else:
+                    b = middle
+            if a == n_edges and value == np.inf:
+                a += np.uint64(1)
+            counts[row, a] += 1
+            if is_wanted[a]:
+                values[noted] = value
+                value_rows[noted] = row
+                noted += 1
     return noted
 
 
@@ -146,10 +178,12 @@ def compiled() -> Callable[..., int]:
 
     signatures = []
     number = types.float64
-    for score in (types.float32, types.float64):
+    for kind in (types.float32, types.float64):
         signatures.append(
             types.int64(
-                read(score),
+                read(kind),
+                types.boolean,
+                read(types.int32),
                 read(types.int32),
                 number,
                 number,

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,10 +215,10 @@ class Counter:
     ) -> None:
         self.layout = layout
         self.texts = texts
-        self.bins = _binning.Bins.ending_at(edges)
+        self.bins = _binning.bins_ending_at(edges.astype(np.float64).tobytes())
         self.edges = np.append(edges, np.inf)
         self.is_noted = is_noted
-        self.plain = [self.bins.plain_slots(wanted) for wanted in is_noted]
+        self.nearest = [self.bins.first_bins(wanted) for wanted in is_noted]
         self.names: dict[Any, int] = {}
         self.label_places = {name: i for i, name in enumerate(layout.label_names)}
         n_labels = len(layout.columns)
@@ -232,31 +232,31 @@ class Counter:
         """Count some rows."""
         if batch.num_rows == 0:
             return
-        codes = self._group_codes(batch)
-        y = self._labels(batch, first_row)
+        group_codes, groups = self._groups(batch)
+        label_codes, labels = self._labels(batch, first_row)
+        cells = np.multiply(group_codes, len(labels), dtype=np.int32)
+        cells += label_codes
         n_groups = len(self.names)
         if n_groups > self.table.shape[2]:
             more = n_groups - self.table.shape[2]
             self.table = np.pad(self.table, ((0, 0), (0, 0), (0, more), (0, 0)))
         count = _binning.compiled()
-        for label, scores in enumerate(self._scores(batch, first_row)):
-            rows = codes
-            if y is None:
-                rows = codes + np.int32(n_groups)
-            else:
-                rows = codes + np.int32(n_groups) * (y != label)
-            own = self.table[label].reshape(2 * n_groups, -1)
+        is_probability = self.layout.score == "tps"
+        for label, column in enumerate(self._columns(batch, first_row)):
+            rows = groups[:, None] + n_groups * (labels != label)
             noted = count(
-                scores,
-                rows.astype(np.int32, copy=False),
+                column,
+                is_probability,
+                cells,
+                rows.ravel().astype(np.int32),
                 self.bins.low,
                 self.bins.slots_per_unit,
-                self.plain[label],
+                self.nearest[label],
                 self.bins.first,
                 self.bins.last,
                 self.edges,
                 self.is_noted[label],
-                own,
+                self.table[label].reshape(2 * n_groups, -1),
                 self.spare,
                 self.spare_rows,
             )
@@ -277,18 +277,17 @@ class Counter:
             kinds=joined_kinds(self.kinds, len(self.names)),
         )
 
-    def _scores(self, batch: Any, first_row: int) -> Iterator[np.ndarray]:
-        """The scores of one label after the other."""
+    def _columns(self, batch: Any, first_row: int) -> Iterable[np.ndarray]:
+        """The scores, or for TPS the probabilities, of one label after the other."""
         columns = []
         for name in self.layout.columns:
             columns.append(_numbers(batch, name, self.layout.dtype, first_row))
-        if self.layout.score == "tps":
-            _check_probabilities(columns, first_row)
-            return (1 - column for column in columns)
         if self.layout.score == "scores":
-            return (column + 0 for column in columns)  # -0.0 is 0.0
-        probs = np.stack(columns, axis=1)
+            return columns
         _check_probabilities(columns, first_row)
+        if self.layout.score == "tps":
+            return columns
+        probs = np.stack(columns, axis=1)
         u = None
         if self.layout.seed is not None:
             people: Any = np.round(probs.astype(np.float64), DIGITS)
@@ -297,47 +296,46 @@ class Counter:
             u = score_functions.person_u(people, self.layout.seed)
         penalty = self.layout.penalty if self.layout.score == "raps" else 0.0
         table = score_functions.raps(probs, u, penalty, self.layout.k_reg)
-        return iter(np.ascontiguousarray(table.T))
+        return np.ascontiguousarray(table.T)
 
-    def _labels(self, batch: Any, first_row: int) -> np.ndarray | None:
-        """The true label of every row, as a place among the labels."""
+    def _labels(self, batch: Any, first_row: int) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of the true labels, and the place of each code among the labels.
+
+        The place is -1 where rows have no label.
+        """
         if self.layout.label is None:
-            return None
+            return np.zeros(batch.num_rows, np.int32), np.array([-1])
         codes, names = _distinct(batch, self.layout.label)
-        places = np.empty(len(names), np.int32)
-        for i, name in enumerate(names):
-            places[i] = self.label_places.get(_plain_label(name), -1)
-        y = places[codes]
-        if y.min() < 0:
-            row = int((y < 0).argmax())
+        places = np.array(
+            [self.label_places.get(_plain_label(name), -1) for name in names]
+        )
+        if (places < 0).any() and (places[codes] < 0).any():
+            row = int((places[codes] < 0).argmax())
             found = names[codes[row]]
             raise ValueError(
                 f"{self.layout.label}: found {found!r} in row {first_row + row}; wanted "
                 f"one of {', '.join(map(str, self.layout.label_names))}"
             )
-        return y
+        return codes, places
 
-    def _group_codes(self, batch: Any) -> np.ndarray:
-        """The group of every row, by the order in which groups turned up."""
-        codes = np.zeros(batch.num_rows, np.int64)
-        names: list[Any] = [()]
-        is_alone = len(self.layout.groups) == 1
-        for column in self.layout.groups:
-            own, own_names = _distinct(batch, column)
-            codes = codes * len(own_names) + own
-            if not is_alone:
-                present, codes = np.unique(codes, return_inverse=True)
-                pairs = [divmod(int(code), len(own_names)) for code in present]
-                names = [(*names[i], own_names[j]) for i, j in pairs]
-            else:
-                names = own_names
+    def _groups(self, batch: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of the groups, and the place of each code in the order of turning up."""
+        pa, _ = arrow()
+        names: list[Any]
+        if len(self.layout.groups) > 1:
+            codes, names = _combinations(batch, self.layout.groups)
+        else:
+            codes, names = _distinct(batch, self.layout.groups[0])
+        column = batch.column(self.layout.groups[0])
+        is_text = self.layout.groups[0] in self.texts
+        is_declared = pa.types.is_dictionary(column.type) and not is_text
         occurs = np.ones(len(names), bool)
-        if is_alone and self.layout.groups[0] in self.texts:
+        if not is_declared and any(name not in self.names for name in names):
             occurs = np.bincount(codes, minlength=len(names)) > 0
-        places = np.full(len(names), -1, np.int32)
+        places = np.zeros(len(names), np.int64)
         for i in np.flatnonzero(occurs):
             places[i] = self.names.setdefault(names[i], len(self.names))
-        return places[codes]
+        return codes, places
 
 
 def _numbers(batch: Any, name: str, dtype: str, first_row: int) -> np.ndarray:
@@ -382,8 +380,26 @@ def _ids(batch: Any, name: str) -> pd.Series:
     return pd.Series(column.to_pandas())
 
 
+def _combinations(
+    batch: Any, columns: Sequence[str]
+) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+    """Several columns as codes of the combinations that occur."""
+    codes = np.zeros(batch.num_rows, np.int64)
+    names: list[tuple[Any, ...]] = [()]
+    for column in columns:
+        own, own_names = _distinct(batch, column)
+        codes = codes * len(own_names) + own
+        present, codes = np.unique(codes, return_inverse=True)
+        pairs = [divmod(int(code), len(own_names)) for code in present]
+        names = [(*names[i], own_names[j]) for i, j in pairs]
+    return codes, names
+
+
 def _distinct(batch: Any, name: str) -> tuple[np.ndarray, list[Any]]:
-    """A column as codes of its distinct values; None stands for what is missing."""
+    """A column as codes of values, of which some may have no rows.
+
+    None stands for what is missing.
+    """
     pa, _ = arrow()
     column = batch.column(name)
     if pa.types.is_integer(column.type) and not column.null_count:
@@ -401,25 +417,23 @@ def _distinct(batch: Any, name: str) -> tuple[np.ndarray, list[Any]]:
     for value in column.dictionary.to_pylist():
         is_missing = isinstance(value, float) and np.isnan(value)
         names.append(None if is_missing else value)
-    indices = column.indices.cast(pa.int64())
+    indices = column.indices
     if indices.null_count:
         names.append(None)
-        codes = indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
-    else:
-        codes = indices.to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64), names
+        indices = indices.cast(pa.int64()).fill_null(len(names) - 1)
+    return indices.to_numpy(zero_copy_only=False), names
 
 
 def _small_integers(values: np.ndarray) -> tuple[np.ndarray, list[Any]] | None:
-    """Integers that lie close together, as codes of those that occur."""
+    """Integers that lie close together, as codes of all between the ends."""
     low = int(values.min())
-    n_values = int(values.max()) - low + 1
-    if n_values > MANY_INTEGERS:
+    high = int(values.max())
+    limits = np.iinfo(np.int32)
+    if high - low >= MANY_INTEGERS or low < limits.min or high > limits.max:
         return None
-    codes = values.astype(np.int64) - low
-    occurs = np.bincount(codes, minlength=n_values) > 0
-    place = np.cumsum(occurs) - 1
-    return place[codes], [low + int(i) for i in np.flatnonzero(occurs)]
+    codes = values.astype(np.int32)
+    codes -= np.int32(low)
+    return codes, list(range(low, high + 1))
 
 
 def _plain_label(value: Any) -> Any:
