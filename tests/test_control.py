@@ -141,7 +141,7 @@ def cases(
         else None
     )
     delta = float(rng.choice(deltas))
-    if 0 <= scores.min() and scores.max() <= 1 and rng.random() < 0.06:
+    if scores.min() >= 0 and scores.max() <= 1 and rng.random() < 0.06:
         grid = None
     else:
         points = int(rng.integers(*grid_points, endpoint=True))

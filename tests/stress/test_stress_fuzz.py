@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -504,5 +505,6 @@ def test_inputs_that_coverage_finds_are_refused_in_words(root, tmp_path, reader,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert f"Done {n} in" in done.stderr
+    assert f"Done {n} runs in" in done.stderr
+    assert re.search(r"^#\d+\s+NEW", done.stderr, re.MULTILINE)  # coverage was seen
     ran(n, "inputs")
