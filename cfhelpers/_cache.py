@@ -129,7 +129,8 @@ def store(path: Path, text: str, arrays: Arrays) -> None:
 def read(path: Path, text: str) -> Arrays | None:
     """The arrays that are stored for this key; None where there are none."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # NumPy leaves a damaged file open where it opened the file itself.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             found, *names = stored["key"].tolist()
             if found != text:
                 return None

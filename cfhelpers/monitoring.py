@@ -665,7 +665,7 @@ class Monitor:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(f"{path}: there is no such file") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"{name} cannot be read: {error}") from None
         try:
             return cls.from_dict(state, metric)

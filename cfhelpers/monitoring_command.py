@@ -1,7 +1,6 @@
 """The command `cfhelpers monitor`: count a file of new people, and say how it stands."""
 
 import argparse
-import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from cfhelpers.auditing.verdicts import BEYOND, WITHIN
 from cfhelpers.conformal import prediction_sets
 from cfhelpers.metrics import get_metric
 from cfhelpers.monitoring import Monitor
+from cfhelpers.paths import atomic_write
 
 GATES = ("beyond", "undecided")
 
@@ -79,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
         if options.merge is not None:
             monitor = monitor.merge(Monitor.load(options.merge, monitor.metric))
         if options.picture is not None:
-            monitor.plot().savefig(options.picture)
+            with atomic_write(options.picture) as partial:
+                monitor.plot().savefig(partial)
         monitor.save(options.state)
     except (ValueError, ImportError, OSError) as error:
         print(f"cfhelpers monitor: {error}", file=sys.stderr)
@@ -112,8 +113,9 @@ class _People:
     @classmethod
     def of(cls, options: argparse.Namespace) -> "_People":
         """The people of the file that the options name."""
-        frame = read_table(options.new)
-        batch = hashlib.sha256(options.new.read_bytes()).hexdigest()[:16]
+        table = read_table(options.new)
+        frame = table.frame
+        batch = table.sha256[:16]
         return cls(frame, _sets(frame, options), _groups(frame, options), batch)
 
     @property

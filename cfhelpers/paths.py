@@ -135,7 +135,8 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     Gives a temporary path with the same suffix in the same folder. It becomes `path` when
     the block ends, and is removed when the block fails. The name is unique among threads,
     processes and machines that share the folder; it tells the machine and the process, so
-    that what a killed process left can be recognised.
+    that what a killed process left can be recognised. Where `path` is a symbolic link,
+    the file that it names is written, and the link stays.
 
     Parameters
     ----------
@@ -163,6 +164,8 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     check_replaceable(path)
+    if path.is_symlink():
+        path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(
         prefix=f".{path.stem}.",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cfhelpers.auditing.reading import list_items
+from cfhelpers.paths import atomic_write
 from cfhelpers.planning import plan
 
 
@@ -52,9 +53,11 @@ def run(options: argparse.Namespace) -> int:
             classwise=options.classwise,
         )
         if options.picture:
-            found.plot().savefig(options.picture)
+            with atomic_write(options.picture) as partial:
+                found.plot().savefig(partial)
         if options.curve:
-            found.curve.to_csv(options.curve, index=False)
+            with atomic_write(options.curve) as partial:
+                found.curve.to_csv(partial, index=False)
     except (ValueError, ImportError, OSError) as error:
         print(f"cfhelpers plan: {error}", file=sys.stderr)
         return 2

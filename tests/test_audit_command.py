@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -196,6 +198,39 @@ def test_a_warning_is_one_line_without_a_path(people, capsys):
     printed = capsys.readouterr().err
     assert printed.startswith("cfhelpers audit: note: closeness: found 0.3")
     assert printed.count("\n") == 1 and ".py" not in printed
+
+
+def test_the_file_of_predictions_is_never_written_over(people, tmp_path, capsys):
+    """By whatever way it is named; a folder on the way need not be there."""
+    file = tmp_path / "people.csv"
+    shutil.copy(people[0], file)
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    for name in (file, link, tmp_path / "no such folder" / ".." / "people.csv"):
+        assert command.main(["audit", str(file), "--json", str(name)]) == 2
+        assert "is the file of predictions itself" in capsys.readouterr().err
+    assert file.read_bytes() == people[0].read_bytes()
+    assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+def test_two_outputs_are_not_written_to_one_file(people, tmp_path, capsys):
+    place = tmp_path / "one"
+    asked = ["audit", str(people[0]), "--json", str(place), "--card", str(place)]
+    assert command.main(asked) == 2
+    assert "card: found" in capsys.readouterr().err and not place.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_no_utf8_is_shown_by_its_bytes(people, tmp_path, capsys):
+    folder = os.path.join(str(tmp_path), os.fsdecode(b"caf\xe9"))
+    os.mkdir(folder)
+    file = os.path.join(folder, "people.csv")
+    shutil.copy(people[0], file)
+    page = os.path.join(folder, "a.html")
+    assert command.main(["audit", file, "--cutoff", "0.5", "--output", page]) == 0
+    document = json.loads((Path(folder) / "a.json").read_text("utf-8"))
+    assert "caf\\udce9/people.csv" in document["command"]
+    assert "caf" in Path(page).read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -85,6 +85,18 @@ ACCEPTED = {
     "a title": ("a.csv", b"Export of May\n" + PLAIN_CSV, HALF, "taken for a title"),
     "Excel's sep=": ("a.csv", b"sep=;\n" + csv(BOTH, sep=";"), HALF, "names the sep"),
     "an empty line first": ("a.csv", b"\n" + PLAIN_CSV, HALF, None),
+    "a line break in the header": (
+        "a.csv",
+        PLAIN_CSV.replace(b"y,group", b'"y\n",group'),
+        HALF,
+        None,
+    ),
+    "a quotation mark in a comment": (
+        "a.csv",
+        b'# screens of 15" and less\n' + PLAIN_CSV,
+        HALF,
+        "Line 1 is a comment",
+    ),
     "spaces in the header": (
         "a.csv",
         PLAIN_CSV.replace(b"p_1,y,group", b" p_1 , y, group "),
@@ -285,6 +297,30 @@ REFUSED = {
     "empty": ("a.csv", b"", {}, r"^a.csv is empty$"),
     "an empty gzip": ("a.csv.gz", gzip.compress(b""), {}, "a.csv.gz is empty"),
     "a header alone": ("a.csv", b"p_0,p_1,y,group\n", {}, "holds no rows"),
+    "an entry without end": (
+        "a.csv",
+        PLAIN_CSV.replace(b",a", b',"' + b"x" * 200_000 + b'"', 1),
+        {},
+        "cannot be read: field larger than field limit",
+    ),
+    "a row that is too long": (
+        "a.csv",
+        b"# by hand\n" + PLAIN_CSV + b"1,2,3,4,5,6\n",
+        {},
+        f"wanted 4 entries in line {len(LINES) + 2}, saw 6",
+    ),
+    "a line of odd blanks": (
+        "a.csv",
+        csv(BOTH[["p_0", "p_1", "y", "group"]]) + b"\x0b\n",
+        {},
+        r"column 'p_0', row 41: found '\\x0b'; wanted a number",
+    ),
+    "no UTF-8 in a row that is too long": (
+        "a.csv",
+        PLAIN_CSV.replace(b",a,", b",a,,,,,,\xff", 1),
+        {},
+        "found the byte 0xff, which is not UTF-8|wanted 4 entries in line",
+    ),
     "two files in an archive": (
         "a.zip",
         zipped(PLAIN_CSV, PLAIN_CSV),

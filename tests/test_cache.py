@@ -1,5 +1,6 @@
 """Results kept by their inputs and their code; never half written, never pickled."""
 
+import gc
 import shutil
 import subprocess
 import sys
@@ -136,6 +137,15 @@ def test_an_empty_a_cut_and_a_foreign_file_are_computed_again_and_replaced(store
         assert mend(path, content) == 1
         assert mend(path, path.read_bytes()) == 0
         assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_damaged_file_is_closed(stored):
+    path, good = stored
+    path.write_bytes(good[:-30])
+    assert _cache.read(path, "any") is None
+    gc.collect()
 
 
 @pytest.mark.slow

@@ -22,7 +22,13 @@ from scipy.stats import binom
 
 from cfhelpers import _sweep
 from cfhelpers.conformal import coverage, efficiency, prediction_sets
-from cfhelpers.control import FairThreshold, default_grid, find_threshold, frontier
+from cfhelpers.control import (
+    FairThreshold,
+    default_grid,
+    find_threshold,
+    frontier,
+    search,
+)
 from cfhelpers.fairness import METRICS, FairnessMetric
 
 NAMES = sorted(set(oracle.FILTERS) - set(oracle.SIZES))  # sizes: test_sizes.py
@@ -135,7 +141,7 @@ def cases(
         else None
     )
     delta = float(rng.choice(deltas))
-    if scores.max() <= 1 and rng.random() < 0.06:
+    if scores.min() >= 0 and scores.max() <= 1 and rng.random() < 0.06:
         grid = None
     else:
         points = int(rng.integers(*grid_points, endpoint=True))
@@ -379,55 +385,62 @@ def test_search_serves_the_users_own_metric(name, ratio):
         assert tally["plain base"] + tally["plain between"] >= 7, tally
 
 
-def look_up(rows, closeness, sign):
+def look_up(curve, closeness, sign):
     """The threshold that a frontier gives for one closeness."""
-    passing = rows[sign * rows["closeness"] <= sign * closeness + oracle.TOLERANCE]
-    return passing["threshold"].iloc[0] if len(passing) else math.inf
+    reached, thresholds = curve
+    passing = sign * reached <= sign * closeness + oracle.TOLERANCE
+    return thresholds[passing.argmax()] if passing.any() else math.inf
 
 
-def thresholds_at(table, closeness, sign, base, n_classes):
-    """All K thresholds that a frontier gives for one closeness."""
-    if "label" not in table:
-        return np.full(n_classes, look_up(table, closeness, sign))
+def curves_of(table):
+    """Closeness and threshold as arrays, for every label that a frontier tells apart."""
+    parts = dict(tuple(table.groupby("label"))) if "label" in table else {None: table}
+    return {
+        label: (rows["closeness"].to_numpy(), rows["threshold"].to_numpy())
+        for label, rows in parts.items()
+    }
+
+
+def thresholds_at(curves, closeness, sign, base, n_classes):
+    """All K thresholds that the curves of a frontier give for one closeness."""
     thresholds = np.full(n_classes, base)
-    for label, rows in table.groupby("label"):
-        thresholds[label] = look_up(rows, closeness, sign)
+    for label, curve in curves.items():
+        places = slice(None) if label is None else label
+        thresholds[places] = look_up(curve, closeness, sign)
     return thresholds
 
 
 def frontier_rows_that_hold(case, metric, theirs, classwise, guarantee):
     """How many rows a frontier has, each of which is the answer for its closeness."""
     keywords = arguments(case, classwise, guarantee)
-    table = frontier(case.scores, case.y, case.groups, theirs, **keywords)
+    data = (case.scores, case.y, case.groups, theirs)
+    table = frontier(*data, **keywords)
     base = oracle.quantile(case.scores[np.arange(len(case.y)), case.y], case.alpha)
     n_classes = case.scores.shape[1]
     split = classwise and metric.name not in oracle.WHOLE
     wanted_columns = ["closeness", "threshold", "mean_set_size", "coverage"]
     assert table.columns.tolist() == ["label"] * split + wanted_columns
-    parts = [rows for _, rows in table.groupby("label")] if split else [table]
-    assert not split or sorted(table["label"].unique()) == case.positive
-    most = 0
-    for rows in parts:
-        assert (np.diff(rows["threshold"]) > 0).all()
-        assert (np.diff(metric.sign * rows["closeness"]) < 0).all()
-        assert rows["threshold"].iloc[0] >= base
-        most = max(most, len(rows))
-    reached = table["closeness"].sample(min(4, len(table)), random_state=0).tolist()
-    for closeness in {0.03, 0.1, 0.25, 0.5, 0.8, 1.0, case.closeness, *reached}:
+    curves = curves_of(table)
+    assert not split or sorted(curves) == case.positive
+    for reached, thresholds in curves.values():
+        assert (np.diff(thresholds) > 0).all()
+        assert (np.diff(metric.sign * reached) < 0).all()
+        assert thresholds[0] >= base
+    finished = search(*data, **keywords)
+    own = find_threshold(*data, case.closeness, **keywords)
+    assert own.threshold.tolist() == finished.find(case.closeness).threshold.tolist()
+    several = table["closeness"].sample(min(4, len(table)), random_state=0).tolist()
+    for closeness in {0.03, 0.1, 0.25, 0.5, 0.8, 1.0, case.closeness, *several}:
         if 0 < closeness <= 1:
-            found = find_threshold(
-                case.scores, case.y, case.groups, theirs, closeness, **keywords
-            )
-            looked_up = thresholds_at(table, closeness, metric.sign, base, n_classes)
+            found = finished.find(closeness)
+            looked_up = thresholds_at(curves, closeness, metric.sign, base, n_classes)
             assert looked_up.tolist() == found.threshold.tolist(), closeness
     for row in table.itertuples():
-        sets = prediction_sets(
-            case.scores,
-            thresholds_at(table, row.closeness, metric.sign, base, n_classes),
-        )
+        thresholds = thresholds_at(curves, row.closeness, metric.sign, base, n_classes)
+        sets = prediction_sets(case.scores, thresholds)
         assert row.mean_set_size == pytest.approx(efficiency(sets), abs=1e-9)
         assert row.coverage == pytest.approx(coverage(sets, case.y), abs=1e-9)
-    return most
+    return max(len(reached) for reached, _ in curves.values())
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A monitor: what it counts, what it says at every look, and its state."""
 
+import hashlib
 import json
 import math
 
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.special import betaln
 
-from cfhelpers import Monitor
+from cfhelpers import Monitor, monitoring_command
 from cfhelpers.auditing.command import main
 from cfhelpers.bounds import confidence_sequence
 from cfhelpers.fairness import METRICS, FairnessMetric, disparity
@@ -380,7 +381,10 @@ def test_wrong_options_are_refused(options, word):
         Monitor(**({"metric": "equal_opportunity"} | options))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}'])
+NO_STATES = ["", "{", "[]", '{"format": 99}', '{"format": 1}', "[" * 10**5]
+
+
+@pytest.mark.parametrize("text", NO_STATES, ids=range(len(NO_STATES)))
 def test_files_that_no_monitor_wrote_are_refused(text, tmp_path):
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(ValueError, match="state"):
@@ -493,6 +497,36 @@ def test_the_command_takes_scores_with_the_threshold_they_were_served_by(
     for threshold in ("high", "0.5,0.5"):
         assert main(["monitor", states[1], str(scores), "--threshold", threshold]) == 2
         assert "threshold: found" in capsys.readouterr().err
+
+
+def test_the_command_knows_a_file_by_the_bytes_that_it_counted(tmp_path, monkeypatch):
+    """Also where the file grows between two looks at it."""
+    file = tmp_path / "new.csv"
+    text = "set_0,set_1,y,group\n1,0,0,a\n0,1,1,b\n"
+    file.write_text(text)
+    reading = monitoring_command.read_table
+
+    def read_and_grow(path):
+        found = reading(path)
+        path.write_text(text + "1,1,1,b\n")
+        return found
+
+    monkeypatch.setattr(monitoring_command, "read_table", read_and_grow)
+    state = tmp_path / "state.json"
+    assert main(["monitor", str(state), str(file)]) == 0
+    monitor = Monitor.load(state)
+    assert monitor.people == 2
+    assert list(monitor.batches) == [hashlib.sha256(text.encode()).hexdigest()[:16]]
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_none_and_counts_nobody(tmp_path):
+    file = tmp_path / "new.csv"
+    file.write_text("set_0,set_1,y,group\n1,0,0,a\n0,1,1,b\n")
+    state = tmp_path / "state.json"
+    picture = tmp_path / "a.what"
+    asked = ["monitor", str(state), str(file), "--picture", str(picture)]
+    assert main(asked) == 2
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_the_command_draws_and_merges(tmp_path):

@@ -235,6 +235,19 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {"pipe", "link"}
 
 
+def test_a_link_stays_and_what_it_names_is_written(tmp_path):
+    (tmp_path / "shared").mkdir()
+    target = tmp_path / "shared" / "report.html"
+    target.write_text("old")
+    for name, named in (("link", target), ("dangling", tmp_path / "new" / "a.html")):
+        link = tmp_path / name
+        link.symlink_to(named)
+        with paths.atomic_write(link) as partial:
+            assert partial.parent == named.parent
+            partial.write_text("new")
+        assert link.is_symlink() and named.read_text() == "new"
+
+
 def test_two_threads_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path):
     target = tmp_path / "table.csv"
     both = threading.Barrier(2, timeout=60)

@@ -177,11 +177,22 @@ def read_profile(profile: str, root: Path = ROOT) -> list[tuple[str, dict | None
     return [(stem, None) for stem in stems if stem not in settings] + entries
 
 
+class _EachOnce(yaml.SafeLoader):
+    """Reads YAML, and refuses a name that stands twice: its first entry would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        names = [key.value for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"found {name} twice; wanted each once")
+        return super().construct_mapping(node, deep)
+
+
 def _settings_in(path: Path) -> dict:
     """What a profile says, by notebook."""
     try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
+        settings = _EachOnce(path.read_text(encoding="utf-8")).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"profiles/{path.name}: cannot be read: {reason}") from None
     if not isinstance(settings, dict):

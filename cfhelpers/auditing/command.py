@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.run is not run_audit:  # plan, monitor, check
             return int(parsed.run(parsed))
         del options["run"]
-        return run_audit(options, shlex.join(["cfhelpers", *given]))
+        return run_audit(options, _as_utf8(shlex.join(["cfhelpers", *given])))
     except (ValueError, ImportError) as error:
         _complain(str(error))
     except OSError as error:
@@ -230,10 +230,14 @@ class Outputs:
                 f"output: a report needs {', '.join(absent)}: "
                 "pip install 'cfhelpers[report]'; without it there are --json and --csv"
             )
+        places: dict[Path, str] = {}
         for option in OUTPUTS:
             name = getattr(self, option)
             if name and not (option == "json" and name == STDOUT):
                 check_writable(option, Path(name), predictions, option == "csv")
+                other = places.setdefault(Path(name).resolve(), option)
+                if other != option:
+                    raise ValueError(f"{option}: found {name}, which is that of {other}")
 
     def write(
         self, found: FileAudit, document: dict[str, Any], chosen_fix: str
@@ -343,7 +347,11 @@ def check_writable(
         paths.check_replaceable(path)
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
-    if path.exists() and predictions.exists() and path.samefile(predictions):
+    # The folders of a path may not be there yet, and are made when it is written.
+    is_same = path.resolve() == predictions.resolve()
+    if path.exists() and predictions.exists():
+        is_same = is_same or path.samefile(predictions)
+    if is_same:
         raise ValueError(f"{option}: {path} is the file of predictions itself")
     folder = path if is_folder else path.parent
     while not folder.exists():
@@ -361,6 +369,17 @@ def _written(what: str, name: str, text: str) -> str:
     with paths.atomic_write(Path(name)) as partial:
         partial.write_text(text, encoding="utf-8")
     return f"{what}: {name}"
+
+
+def _as_utf8(text: str) -> str:
+    """Bytes of a name that are no UTF-8 become escapes.
+
+    Examples
+    --------
+    >>> print(_as_utf8("caf\\udce9.csv"))
+    caf\\udce9.csv
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _complain(text: str) -> None:

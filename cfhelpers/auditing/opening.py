@@ -11,6 +11,7 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import lzma
 import re
 import warnings
@@ -65,6 +66,7 @@ NEEDS = {
     "excel": "openpyxl: pip install 'cfhelpers[report]', or save it as CSV",
     "zstd": "zstandard: pip install zstandard, or unpack the file",
 }
+LINE_END = re.compile(rb"\r\n|\r|\n")
 # What reading a damaged compressed file may raise.
 DAMAGED = (
     OSError,
@@ -119,7 +121,7 @@ def open_table(path: Path, is_number: Callable[[str], bool] | None = None) -> Ta
     notes: list[str] = []
     try:
         frame = _frame(path.name, data, is_number or (lambda name: False), notes)
-    except (ImportError, MemoryError) as error:
+    except (ImportError, MemoryError, csv.Error) as error:
         raise ValueError(f"{path.name} cannot be read: {error}") from None
     if frame.empty:
         raise ValueError(f"{path.name} holds no rows")
@@ -343,17 +345,19 @@ class _TextFile:
             if not self.is_number(name):
                 dtypes[place] = str
         unique = [f"{place}" for place in range(len(names))]
+        n_above = self._rows_to_skip()
+        rows = io.BytesIO(self.data)
+        rows.seek(self._end_of_line(n_above))
         try:
             # A row that is too long is a warning to pandas, and an error here.
             with warnings.catch_warnings(
                 action="error", category=pd.errors.ParserWarning
             ):
                 frame = pd.read_csv(
-                    io.BytesIO(self.data),
+                    rows,
                     sep=r"\s+" if self.separator == " " else self.separator,
                     names=unique,
                     header=None,
-                    skiprows=self._rows_to_skip(),
                     dtype={str(place): dtype for place, dtype in dtypes.items()},
                     keep_default_na=False,
                     na_values=[""],
@@ -363,8 +367,11 @@ class _TextFile:
                 )
         except UnicodeDecodeError:
             raise ValueError(self._place_that_is_not_utf8()) from None
+        except pd.errors.EmptyDataError:
+            raise ValueError(f"{self.name} holds no rows") from None
         except (ValueError, pd.errors.ParserWarning) as error:
-            raise ValueError(f"{self.name} cannot be read: {_in_words(error)}") from None
+            words = _in_words(error, n_above)
+            raise ValueError(f"{self.name} cannot be read: {words}") from None
         frame.columns = names
         self._note_short_lines(len(names), len(frame))
         nameless = [place for place, name in enumerate(names) if not name]
@@ -391,11 +398,15 @@ class _TextFile:
             n_found -= above.count(self.separator)
         if n_found >= n_rows * (n_columns - 1):
             return
+        blanks = b" " if self.separator == "\t" else b" \t"
         short = []
         for place, line in enumerate(self.data.splitlines()[n_skipped:], n_skipped + 1):
             n_entries = line.count(separator) + 1
-            if line.strip() and n_entries < n_columns:
+            is_blank = not line.strip(blanks)  # to pandas, which leaves such lines out
+            if not is_blank and n_entries < n_columns:
                 short.append(f"Line {place} has {counted(n_entries, 'entry', 'entries')}")
+        if not short:
+            return
         others = ""
         if len(short) > 1:
             others = f", and so have {counted(len(short) - 1, 'other line')} too few"
@@ -415,6 +426,16 @@ class _TextFile:
         next(reader, None)
         return n_lines + reader.line_num
 
+    def _end_of_line(self, number: int) -> int:
+        """How many bytes the first lines have.
+
+        They are cut off, since pandas takes a quotation mark in a line that it skips for
+        the beginning of text that goes on in the next.
+        """
+        ends = itertools.islice(LINE_END.finditer(self.data), number)
+        places = [line.end() for line in ends]
+        return places[-1] if len(places) == number else len(self.data)
+
     def _place_that_is_not_utf8(self) -> str:
         """A sentence on where the first byte is that is not UTF-8."""
         place = 0
@@ -428,8 +449,10 @@ class _TextFile:
         if row > 0:
             line = self.data.decode("latin-1").split("\n")[self.n_skipped]
             header = _entries(line.strip(), self.separator)
-            column = header[lines_before[-1].count(self.separator)]
-            where = f"column {column!r}, row {row}"
+            place_in_row = lines_before[-1].count(self.separator)
+            where = f"row {row}"
+            if place_in_row < len(header):
+                where = f"column {header[place_in_row]!r}, row {row}"
         return (
             f"{where}: found the byte 0x{self.data[place]:02x}, which is not UTF-8; "
             "save the file as UTF-8"
@@ -462,13 +485,13 @@ def _separator(lines: list[str]) -> str:
     return best
 
 
-def _in_words(error: Exception) -> str:
-    """What went wrong with a text file, in plain words."""
+def _in_words(error: Exception, n_above: int) -> str:
+    """What went wrong with a text file, whose first lines were cut off, in words."""
     text = " ".join(str(error).split())
     found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text)
     if found:
-        wanted, line, saw = found.groups()
-        return f"wanted {wanted} entries in line {line}, saw {saw}"
+        wanted, line, saw = map(int, found.groups())
+        return f"wanted {wanted} entries in line {line + n_above}, saw {saw}"
     if "Length of header" in text:
         return "rows have more entries than the header has names"
     if "EOF inside string" in text:

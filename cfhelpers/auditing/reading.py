@@ -26,7 +26,7 @@ from cfhelpers.auditing.grouping import (
     is_missing,
     missing_notes,
 )
-from cfhelpers.auditing.opening import open_table
+from cfhelpers.auditing.opening import Table, open_table
 from cfhelpers.auditing.weighting import RULES, Weights
 from cfhelpers.auditing.words import counted, harmless
 from cfhelpers.groups import Groups
@@ -200,9 +200,9 @@ def load_predictions(
     )
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> Table:
     """A file as it is, with at least one row; text stays text."""
-    return open_table(path, _holds_numbers("", "")).frame
+    return open_table(path, _holds_numbers("", ""))
 
 
 def _holds_numbers(columns: Any, weights: str) -> Callable[[str], bool]:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -373,6 +374,26 @@ def test_hostile_names_of_data_are_refused(home, tmp_path, name):
 # Profiles.
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("09_a: [{dataset: credit}]\n09_a: []\n", "found 09_a twice; wanted each once"),
+        ("09_a: [{dataset: credit, dataset: acs}]\n", "found dataset twice"),
+        ("[" * 20_000, "maximum recursion depth"),
+        ("09_a: !!python/object/apply:os.getcwd []\n", "could not determine"),
+        ("09_a: !own x\n", "could not determine a constructor for the tag '!own'"),
+    ],
+    ids=["a notebook twice", "a parameter twice", "too deep", "code", "a tag"],
+)
+def test_odd_profiles_are_refused_in_words(tmp_path, text, message):
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "profiles" / "quick.yaml").write_text(text)
+    with pytest.raises(ValueError, match=r"quick\.yaml: cannot be read") as error:
+        runs.read_profile("quick", tmp_path)
+    assert message in str(error.value)
+
+
 def test_damaged_profiles_are_planned_or_refused_in_words(root, tmp_path, ran):
     (tmp_path / "results").mkdir()
     (tmp_path / "profiles").mkdir()
@@ -504,5 +525,6 @@ def test_inputs_that_coverage_finds_are_refused_in_words(root, tmp_path, reader,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert f"Done {n} in" in done.stderr
+    assert f"Done {n} runs in" in done.stderr
+    assert re.search(r"^#\d+\s+NEW", done.stderr, re.MULTILINE)  # coverage was seen
     ran(n, "inputs")
