@@ -19,6 +19,9 @@ from cfhelpers._checks import (
     check_scores,
 )
 
+MANY_NUMBERS = 5_000  # from here on a look at a sample is worth its time
+SAMPLE_STEP = 32
+
 
 def conformal_quantile(scores: ArrayLike, alpha: float) -> float:
     """Smallest threshold that covers a new exchangeable score often enough.
@@ -51,7 +54,47 @@ def conformal_quantile(scores: ArrayLike, alpha: float) -> float:
     rank = quantile_rank(n, alpha)
     if rank > n:
         return math.inf
-    return float(np.partition(column, rank - 1)[rank - 1])
+    return float(kth_smallest(column, rank))
+
+
+def kth_smallest(column: np.ndarray, k: int) -> np.floating:
+    """The k-th smallest of some numbers, k from 1.
+
+    Of many, every `SAMPLE_STEP`-th says roughly where it is; only the few numbers between
+    two of the sample are put in order. Whether it is among them is counted, so the answer
+    is exact in any case.
+
+    Parameters
+    ----------
+    column : numbers (n,)
+        Without NaN.
+    k : int
+        From 1 to n.
+
+    Returns
+    -------
+    number
+
+    Examples
+    --------
+    >>> float(kth_smallest(np.array([0.3, 0.1, 0.2]), 2))
+    0.2
+    """
+    n = len(column)
+    if n >= MANY_NUMBERS:
+        sample = np.sort(column[::SAMPLE_STEP])
+        share = k / n
+        deviation = math.sqrt(len(sample) * share * (1 - share))
+        place = int(share * len(sample))
+        margin = int(4 * deviation) + 2
+        low = sample[max(place - margin, 0)]
+        high = sample[min(place + margin, len(sample) - 1)]
+        n_below = np.count_nonzero(column < low)
+        near = column[(column >= low) & (column <= high)]
+        own_rank = k - n_below
+        if 0 < own_rank <= len(near):
+            return np.partition(near, own_rank - 1)[own_rank - 1]
+    return np.partition(column, k - 1)[k - 1]
 
 
 def quantile_rank(n: int, alpha: float) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cfhelpers._blocks import in_blocks
+from cfhelpers._blocks import MANY_RANKED_VALUES, in_blocks
 from cfhelpers._checks import (
     as_probabilities,
     as_probability_table,
@@ -133,7 +133,7 @@ def raps(
             table[some], own_u[some], number(penalty), number(k_reg), scores[some]
         )
 
-    in_blocks(fill, table.shape, SCORES_AT_ONCE)
+    in_blocks(fill, table.shape, SCORES_AT_ONCE, MANY_RANKED_VALUES)
     return scores
 
 

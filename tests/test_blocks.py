@@ -22,9 +22,10 @@ FORMS = {
 @pytest.fixture(params=["one thread", "three threads"])
 def small_blocks(request, monkeypatch):
     """Blocks of few values, so that small tables have many of them."""
-    monkeypatch.setattr(_blocks.in_blocks, "__defaults__", (7,))
+    monkeypatch.setattr(_blocks.in_blocks, "__defaults__", (7, _blocks.MANY_VALUES))
     if request.param == "three threads":
-        monkeypatch.setattr(_blocks, "MANY_VALUES", 0)
+        monkeypatch.setattr(_blocks.in_blocks, "__defaults__", (7, 0))
+        monkeypatch.setattr(scores, "MANY_RANKED_VALUES", 0)
         monkeypatch.setattr(_blocks, "allowed_threads", lambda: 3)
 
 
@@ -65,7 +66,7 @@ def test_ranks_are_added_up_the_same_by_several_threads(n_classes, monkeypatch):
     table = random_table(rng, 500, n_classes, np.float32)
     u = rng.random(500)
     wanted = np.vstack([scores.raps(table[[i]], u[[i]]) for i in range(500)])
-    monkeypatch.setattr(_blocks, "MANY_VALUES", 0)
+    monkeypatch.setattr(scores, "MANY_RANKED_VALUES", 0)
     monkeypatch.setattr(_blocks, "allowed_threads", lambda: 3)
     monkeypatch.setattr(scores, "SCORES_AT_ONCE", 20 * n_classes)
     assert np.array_equal(scores.raps(table, u), wanted)

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfhelpers.conformal import conformal_quantile, coverage, efficiency, prediction_sets
+from cfhelpers.conformal import (
+    MANY_NUMBERS,
+    conformal_quantile,
+    coverage,
+    efficiency,
+    kth_smallest,
+    prediction_sets,
+)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -59,6 +66,39 @@ def test_quantile_is_infinite_when_the_rank_exceeds_n():
     assert conformal_quantile(np.zeros(9), 0.1) == 0.0
     assert conformal_quantile([3.0], 0.5) == 3.0
     assert conformal_quantile([3.0], 0.49) == math.inf
+
+
+def columns_of(n, rng):
+    """Numbers that are easy and hard to place by every 32nd of them."""
+    periodic = np.tile(np.r_[0.9, np.linspace(0, 1, 31)], n // 32 + 1)[:n]
+    return {
+        "random": rng.random(n),
+        "random float32": rng.random(n, np.float32),
+        "crowded at 1": 1 - rng.random(n) ** 9,
+        "few values": rng.integers(0, 5, n) / 4,
+        "one value": np.full(n, 0.25),
+        "ascending": np.arange(n) / n,
+        "descending": np.arange(n)[::-1] / n,
+        "infinite": np.where(rng.random(n) < 0.3, np.inf, -np.inf),
+        "subnormal": rng.integers(0, 9, n) * 5e-324,
+        "the sample sees one value": periodic,
+        "every second entry": rng.random(2 * n)[::2],
+    }
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, MANY_NUMBERS - 1, MANY_NUMBERS, 20_001])
+def test_the_kth_smallest_is_that_of_the_sorted_numbers(n):
+    rng = np.random.default_rng(n)
+    for name, column in columns_of(n, rng).items():
+        before = column.copy()
+        in_order = np.sort(column)
+        ranks = {1, 2, n // 2, math.ceil(0.9 * n), n - 1, n} - {0, -1}
+        ranks |= set(rng.integers(1, n + 1, 5).tolist())
+        for k in sorted(rank for rank in ranks if rank <= n):
+            found = kth_smallest(column, k)
+            assert found == in_order[k - 1], (name, k)
+            assert found.dtype == column.dtype
+        assert np.array_equal(column, before)
 
 
 def test_quantile_does_not_interpolate_between_ties():
