@@ -33,7 +33,7 @@ from cfhelpers.conformal import conformal_quantile, quantile_rank
 from cfhelpers.control import ROUNDING, Curve, Search, default_grid, fixed_sequence
 from cfhelpers.groups import Groups, as_pools
 
-LOOK_AT = 64  # files whose first rows say roughly where q̂ lies
+LOOK_AT = 64  # files, at most, whose first rows say roughly where q̂ lies
 LOOK_ROWS = 1 << 14
 
 
@@ -119,7 +119,7 @@ class AtScale:
 
         If it lies elsewhere a second pass finds it: only time depends on this.
         """
-        files = self.run.files[:: max(1, len(self.run.files) // LOOK_AT)]
+        files = self.run.files[:: math.ceil(len(self.run.files) / LOOK_AT)]
         layout = self.run.layout
         all_bins = np.ones((len(layout.columns), 3), bool)
         values = []

@@ -63,10 +63,18 @@ def _beta_quantiles(
     k: np.ndarray, n: np.ndarray, level: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper bounds for k of n points."""
-    level = np.asarray(level)
-    lower = np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), n - k + 1, level))
-    upper = np.where(k == n, 1.0, betaincinv(k + 1, np.maximum(n - k, 1), 1 - level))
-    return lower, upper
+    return _beta_lower(k, n, level), _beta_upper(k, n, level)
+
+
+def _beta_lower(k: np.ndarray, n: np.ndarray, level: ArrayLike) -> np.ndarray:
+    """Lower bounds for k of n points."""
+    return np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), n - k + 1, level))
+
+
+def _beta_upper(k: np.ndarray, n: np.ndarray, level: ArrayLike) -> np.ndarray:
+    """Upper bounds, likewise."""
+    one_less = 1 - np.asarray(level)
+    return np.where(k == n, 1.0, betaincinv(k + 1, np.maximum(n - k, 1), one_less))
 
 
 def maurer_pontil(
@@ -480,7 +488,7 @@ def full_losses(
     if len(sizes) > 1:
         losses[sizes == 0] = 0.0 if is_ratio else 1.0
     levels = listed_levels(delta)
-    lower, _ = _CellBounds(levels, sizes, sizes, pools).at_all_levels()
+    lower = _CellBounds(levels, sizes, sizes, pools).lower_at_all_levels()
     rounded = _rounded(sizes)
     for n_a in np.unique(rounded[rounded > 0]):
         for n_b in np.unique(rounded[rounded > 0]):
@@ -562,7 +570,7 @@ class _CellBounds:
     """Bounds of cells (…, groups) at every level.
 
     Each distinct cell is bounded once: at the first level, which has the widest bounds,
-    from the start, and at the others when it is asked for.
+    from the start, and at the others when it is asked for, from the side that is asked.
     """
 
     def __init__(
@@ -580,12 +588,14 @@ class _CellBounds:
         )
         self.place = place.reshape(hits.shape)
         self.levels = levels
-        self.has_pools = pools is not None
         n_cells = self.cells.shape[1]
-        self.lower = np.ones((len(levels), n_cells))
-        self.upper = np.ones((len(levels), n_cells))
-        self.lower[:1], self.upper[:1] = self._bounds(slice(None), levels[:1])
-        self.is_bounded = np.zeros(n_cells, bool)
+        self.bounds: dict[str, np.ndarray] = {}
+        self.is_bounded: dict[str, np.ndarray] = {}
+        self.bound_of = _bounds_of_draws if pools is None else _bounds_of_pools
+        for side in ("lower", "upper"):
+            self.bounds[side] = np.ones((len(levels), n_cells))
+            self.bounds[side][:1] = self.bound_of(side, self.cells, levels[:1])
+            self.is_bounded[side] = np.zeros(n_cells, bool)
 
     def largest_upper(
         self, rows: np.ndarray, members: np.ndarray, is_widest: bool = False
@@ -594,51 +604,55 @@ class _CellBounds:
 
         The widest is that of the first level alone.
         """
-        cells, is_in = self._members(rows, members, is_widest)
-        bounds = self.upper[:1] if is_widest else self.upper
-        return np.where(is_in, bounds[:, cells], -np.inf).max(axis=2)
+        bounds, is_in = self._of_members("upper", rows, members, is_widest)
+        return np.where(is_in, bounds, -np.inf).max(axis=2)
 
     def smallest_lower(
         self, rows: np.ndarray, members: np.ndarray, is_widest: bool = False
     ) -> np.ndarray:
         """The smallest lower bound of the members, likewise."""
-        cells, is_in = self._members(rows, members, is_widest)
-        bounds = self.lower[:1] if is_widest else self.lower
-        return np.where(is_in, bounds[:, cells], np.inf).min(axis=2)
+        bounds, is_in = self._of_members("lower", rows, members, is_widest)
+        return np.where(is_in, bounds, np.inf).min(axis=2)
 
-    def at_all_levels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of all cells (levels, …, groups)."""
-        self._bound(self.place)
-        return self.lower[:, self.place], self.upper[:, self.place]
+    def lower_at_all_levels(self) -> np.ndarray:
+        """Lower bounds of all cells (levels, …, groups)."""
+        self._bound("lower", self.place)
+        return self.bounds["lower"][:, self.place]
 
-    def _members(
-        self, rows: np.ndarray, members: np.ndarray, is_widest: bool
+    def _of_members(
+        self, side: str, rows: np.ndarray, members: np.ndarray, is_widest: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Distinct cells of the groups with a member (rows, groups), and who is one."""
+        """Bounds of the groups with a member (levels, rows, groups), and who is one."""
         groups = np.flatnonzero(members.any(axis=0))
         is_member = members[:, groups]
         cells = self.place[rows[:, None], groups]
-        if not is_widest:
-            self._bound(cells[is_member])
-        return cells, is_member
+        if is_widest:
+            return self.bounds[side][:1, cells], is_member
+        self._bound(side, cells[is_member])
+        return self.bounds[side][:, cells], is_member
 
-    def _bound(self, cells: np.ndarray) -> None:
+    def _bound(self, side: str, cells: np.ndarray) -> None:
         """Have bounds of these distinct cells at every level."""
-        new = np.unique(cells[~self.is_bounded[cells]])
+        new = np.unique(cells[~self.is_bounded[side][cells]])
         if len(new) == 0:
             return
-        self.lower[1:, new], self.upper[1:, new] = self._bounds(new, self.levels[1:])
-        self.is_bounded[new] = True
+        found = self.bound_of(side, self.cells[:, new], self.levels[1:])
+        self.bounds[side][1:, new] = found
+        self.is_bounded[side][new] = True
 
-    def _bounds(
-        self, cells: np.ndarray | slice, levels: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of distinct cells (levels, cells)."""
-        k, n, whole = self.cells[:, cells]
-        if not self.has_pools:
-            return _beta_quantiles(k, n, levels[:, None])
-        lower = np.empty((len(levels), len(k)))
-        upper = np.empty((len(levels), len(k)))
-        for at, level in enumerate(levels):
-            lower[at], upper[at] = hypergeometric_bounds(k, n, whole, level)
-        return lower, upper
+
+def _bounds_of_draws(side: str, cells: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Bounds (levels, cells) of independent draws, from below or from above."""
+    k, n, _ = cells
+    bound = _beta_lower if side == "lower" else _beta_upper
+    return bound(k, n, levels[:, None])
+
+
+def _bounds_of_pools(side: str, cells: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """The same for cells that are a random part of a pool."""
+    k, n, whole = cells
+    at_side = ("lower", "upper").index(side)
+    found = np.empty((len(levels), len(k)))
+    for at, level in enumerate(levels):
+        found[at] = hypergeometric_bounds(k, n, whole, level)[at_side]
+    return found
