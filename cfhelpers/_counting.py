@@ -21,6 +21,7 @@ from cfhelpers._checks import one_of
 from cfhelpers._kept_counts import keep, read_kept
 from cfhelpers._parquet import (
     Layout,
+    check_has_columns,
     columns_of,
     count_file,
     float_type,
@@ -78,19 +79,10 @@ def look(
                 k_reg=int(k_reg),
                 dtype="float64",
             )
-        missing = [name for name in layout.needed if name not in found]
-        if missing:
-            wrong.append(
-                f"files: {str(file)!r} has no column {', '.join(map(repr, missing))}; "
-                f"it has {', '.join(found)}"
-            )
-            continue
-        twice = [name for name in layout.needed if names.count(name) > 1]
-        if twice:
-            wrong.append(
-                f"files: {str(file)!r} has several columns {', '.join(map(repr, twice))};"
-                " wanted one of each name"
-            )
+        try:
+            check_has_columns(file, layout, names)
+        except ValueError as error:
+            wrong.append(str(error))
             continue
         types.extend(found[name] for name in layout.columns)
     if wrong or layout is None:
@@ -286,19 +278,22 @@ def count_and_keep(
     file: Path, layout: Layout, edges: np.ndarray, is_noted: np.ndarray, folder: Path
 ) -> tuple[str, ScoreCounts | None, str]:
     """The file, its counts, and what is wrong with it; counts are kept in the folder."""
+    message = ""
     try:
         who = identity(file)
-        found = count_file(file, layout, edges, is_noted)
-        has_changed = identity(file) != who
+        try:
+            found = count_file(file, layout, edges, is_noted)
+        except ValueError as error:
+            message = str(error)
+        if identity(file) != who:
+            changed = f"files: {str(file)!r} changed while it was counted"
+            message = f"{changed}; call again when it is whole"
     except FileNotFoundError:
-        return str(file), None, f"files: there is no file {str(file)!r}"
-    except ValueError as error:
-        return str(file), None, str(error)
+        message = f"files: there is no file {str(file)!r}"
     except OSError as error:
-        return str(file), None, f"files: {str(file)!r} cannot be read: {error.strerror}"
-    if has_changed:
-        changed = f"files: {str(file)!r} changed while it was counted"
-        return str(file), None, f"{changed}; call again when it is whole"
+        message = f"files: {str(file)!r} cannot be read: {error.strerror}"
+    if message:
+        return str(file), None, message
     try:
         keep(found, who, layout, edges, is_noted, folder)
     except OSError as error:

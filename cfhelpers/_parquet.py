@@ -69,7 +69,8 @@ def open_parquet(file: str | os.PathLike[str], texts: Sequence[str] = ()) -> Any
     if not path.is_file():
         raise ValueError(f"files: there is no file {str(path)!r}")
     try:
-        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(texts))
+        # Not mapped: a mapped file that somebody cuts off kills the process.
+        return pq.ParquetFile(path, memory_map=False, read_dictionary=list(texts))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(damaged(path, error)) from None
 
@@ -164,8 +165,8 @@ def count_file(
     texts = text_columns(path, layout)
     counter = Counter(layout, edges, is_noted, texts)
     first_row = 0
-    try:
-        with open_parquet(path, texts) as parquet:
+    with open_parquet(path, texts) as parquet:
+        try:
             for batch in _batches(parquet, layout):
                 if rows is not None:
                     batch = batch.slice(0, rows - first_row)
@@ -173,11 +174,29 @@ def count_file(
                 first_row += batch.num_rows
                 if rows is not None and first_row >= rows:
                     break
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(damaged(path, error)) from None
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r}: {error}") from None
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(damaged(path, error)) from None
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r}: {error}") from None
     return counter.counts()
+
+
+def check_has_columns(
+    path: str | os.PathLike[str], layout: Layout, names: Sequence[str]
+) -> None:
+    """A ValueError unless a file with columns of these names has what is needed, once."""
+    missing = [name for name in layout.needed if name not in names]
+    if missing:
+        raise ValueError(
+            f"files: {str(path)!r} has no column {', '.join(map(repr, missing))}; "
+            f"it has {', '.join(dict.fromkeys(names))}"
+        )
+    twice = [name for name in layout.needed if names.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"files: {str(path)!r} has several columns {', '.join(map(repr, twice))}; "
+            "wanted one of each name"
+        )
 
 
 def text_columns(path: str | os.PathLike[str], layout: Layout) -> list[str]:
@@ -185,9 +204,7 @@ def text_columns(path: str | os.PathLike[str], layout: Layout) -> list[str]:
     pa, _ = arrow()
     with open_parquet(path) as parquet:
         types = columns_of(parquet.schema_arrow)
-    missing = [name for name in layout.needed if name not in types]
-    if missing:
-        raise ValueError(f"found no column {', '.join(map(repr, missing))}")
+        check_has_columns(path, layout, parquet.schema_arrow.names)
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     texts = []
     for name in (*layout.groups, layout.label):

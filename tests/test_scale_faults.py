@@ -265,3 +265,40 @@ def test_an_unknown_option_is_named(tmp_path):
         scale.find_threshold_at_scale(
             files, metric="equal_opportunity", gurantee="fixed-sequence"
         )
+
+
+CUT_OFF = """
+import os
+import sys
+from cfhelpers import _parquet, scale
+_parquet.ROWS_AT_ONCE = 1000
+add = _parquet.Counter.add
+def cut_off_and_add(self, batch, first_row):
+    add(self, batch, first_row)
+    if first_row == 2000:
+        os.truncate(sys.argv[1], 100_000)
+_parquet.Counter.add = cut_off_and_add
+scale.audit_at_scale(sys.argv[1], threshold=0.5, folder=sys.argv[2], progress=False)
+"""
+
+
+def test_a_file_that_is_cut_off_while_it_is_counted_is_named(tmp_path):
+    (file,) = write(tmp_path / "data", people(0, n=20_000), 1)
+    command = [sys.executable, "-c", CUT_OFF, str(file), str(tmp_path / "kept")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert told.returncode == 1, told.stderr  # not ended by a signal
+    assert f"files: '{file}' changed while it was counted" in told.stderr
+
+
+def test_columns_that_are_gone_when_a_file_is_counted_are_told(tmp_path, monkeypatch):
+    files = write(tmp_path / "data", people(0))
+    look = _counting.look
+
+    def and_then_the_columns_change(*given):
+        layout = look(*given)
+        people(0).drop(columns="p_1").to_parquet(files[1])
+        return layout
+
+    monkeypatch.setattr(scale, "look", and_then_the_columns_change)
+    with pytest.raises(ValueError, match=r"^files: .*part1.parquet' has no column 'p_1'"):
+        scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
