@@ -33,6 +33,7 @@ from cfhelpers._parquet import (
 
 MAX_RETRIES = 5  # of a file whose worker died
 SCORES = ("tps", "aps", "raps")
+WANTED_RESULTS = "wanted what the function returns for each file, as map gives it"
 Executor = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -175,8 +176,11 @@ class Run:
         if missing:
             self._check_folder()
         with _progress_bar(len(self.files), n_kept, self.progress) as bar:
-            for file, found, message in self._map(task, missing):
-                left.discard(str(file))
+            for result in self._map(task, missing):
+                file, found, message = _as_result(result)
+                if file not in left:  # a map may do a task twice; it counts once
+                    continue
+                left.remove(file)
                 if message:
                     wrong.append(message)
                 else:
@@ -205,8 +209,20 @@ class Run:
         if self.executor is None:
             return thread_map(task, files)
         if callable(self.executor):
-            return self.executor(task, files)
+            results = self.executor(task, files)
+            if not isinstance(results, Iterable):
+                raise ValueError(f"executor: it gave {results!r}; {WANTED_RESULTS}")
+            return results
         return ray_map(task, files, self.address)
+
+
+def _as_result(result: Any) -> tuple[str, Any, str]:
+    """What `count_and_keep` gave, if the executor hands it on."""
+    if not isinstance(result, tuple) or len(result) != 3:
+        raise ValueError(
+            f"executor: it gave a {type(result).__name__}; {WANTED_RESULTS}"
+        )
+    return result
 
 
 def _told(wrong: list[str]) -> str:

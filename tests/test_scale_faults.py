@@ -302,3 +302,32 @@ def test_columns_that_are_gone_when_a_file_is_counted_are_told(tmp_path, monkeyp
     monkeypatch.setattr(scale, "look", and_then_the_columns_change)
     with pytest.raises(ValueError, match=r"^files: .*part1.parquet' has no column 'p_1'"):
         scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
+
+
+def test_an_executor_that_does_a_task_twice_counts_nobody_twice(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "progress": False}
+
+    def does_all_twice(function, items):
+        return map(function, [*items, *items[::-1]])
+
+    found = scale.audit_at_scale(
+        files, executor=does_all_twice, folder=tmp_path / "a", **options
+    )
+    wanted = scale.audit_at_scale(files, folder=tmp_path / "b", **options)
+    assert found.sizes["count"].sum() == 300
+    pd.testing.assert_frame_equal(found.table, wanted.table)
+
+
+def test_an_executor_that_gives_no_results_is_told(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with pytest.raises(ValueError, match=r"executor: it gave None; wanted what"):
+        scale.audit_at_scale(files, executor=lambda function, items: None, **options)
+    with ThreadPoolExecutor(1) as pool:
+
+        def gives_futures(function, items):
+            return [pool.submit(function, item) for item in items]
+
+        with pytest.raises(ValueError, match=r"executor: it gave a Future; wanted what"):
+            scale.audit_at_scale(files, executor=gives_futures, **options)
