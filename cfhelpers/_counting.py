@@ -51,6 +51,9 @@ def look(
 ) -> Layout:
     """A first look at every file's footer: the same columns in all of them."""
     one_of(score, "score", SCORES)
+    seed = None if random_state is None else _as_whole(random_state, "random_state")
+    penalty = _as_penalty(penalty)
+    k_reg = _as_whole(k_reg, "k_reg")
     group_columns = (groups,) if isinstance(groups, str) else tuple(groups)
     if not group_columns:
         raise ValueError("groups: found no column; wanted at least one")
@@ -75,9 +78,9 @@ def look(
                 groups=group_columns,
                 id=id,
                 score="scores" if is_scores else score,
-                seed=random_state,
-                penalty=float(penalty),
-                k_reg=int(k_reg),
+                seed=seed,
+                penalty=penalty,
+                k_reg=k_reg,
                 dtype="float64",
             )
         try:
@@ -89,6 +92,35 @@ def look(
     if wrong or layout is None:
         raise ValueError(_told(wrong))
     return replace(layout, dtype=float_type(types).name)
+
+
+def _as_whole(value: Any, name: str) -> int:
+    """An integer from 0."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < 0:
+        raise ValueError(f"{name}: found {value!r}; wanted an integer from 0")
+    return int(value)
+
+
+def _as_penalty(value: Any) -> float:
+    """A number that is not below 0."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not value >= 0:
+        raise ValueError(f"penalty: found {value!r}; wanted a number that is not below 0")
+    return float(value)
+
+
+def other_files(files: Files, known: Sequence[Path], name: str) -> list[Path]:
+    """More files, none of them among those that are known."""
+    places = {path.resolve() for path in known}
+    found = as_files(files)
+    for path in found:
+        if path.resolve() in places:
+            raise ValueError(
+                f"{name}: found {str(path)!r}, which is among `files` too; wanted other "
+                "files, since a row counts once"
+            )
+    return found
 
 
 def as_files(files: Files) -> list[Path]:
@@ -219,9 +251,7 @@ class Run:
 def _as_result(result: Any) -> tuple[str, Any, str]:
     """What `count_and_keep` gave, if the executor hands it on."""
     if not isinstance(result, tuple) or len(result) != 3:
-        raise ValueError(
-            f"executor: it gave a {type(result).__name__}; {WANTED_RESULTS}"
-        )
+        raise ValueError(f"executor: it gave a {type(result).__name__}; {WANTED_RESULTS}")
     return result
 
 

@@ -30,7 +30,14 @@ from cfhelpers._questions import (
     with_known_groups,
 )
 from cfhelpers.conformal import conformal_quantile, quantile_rank
-from cfhelpers.control import ROUNDING, Curve, Search, default_grid, fixed_sequence
+from cfhelpers.control import (
+    ROUNDING,
+    Curve,
+    Search,
+    check_default_grid,
+    default_grid,
+    fixed_sequence,
+)
 from cfhelpers.groups import Groups, as_pools
 
 LOOK_AT = 64  # files whose first rows say roughly where q̂ lies
@@ -64,6 +71,8 @@ class AtScale:
         if (wanted & ~is_noted).any():
             labelled, everyone = self._count(edges, wanted)
             base_bin, base = self._base(labelled)
+        if self.needs_range:
+            check_default_grid(base)
         pools = self._pools(everyone)
         curves = []
         for cells in cell_maps(self.question, everyone, pools):

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from cfhelpers import paths
 from cfhelpers._binned import CountedScores, ScoreCounts, add_counts, counted_curve
 from cfhelpers._checks import as_array, as_float_column, as_fraction
-from cfhelpers._counting import Executor, Files, Run, as_files, look
+from cfhelpers._counting import Executor, Files, Run, as_files, look, other_files
 from cfhelpers._parquet import count_file
 from cfhelpers._questions import (
     as_question,
@@ -122,11 +122,16 @@ def as_edges(edges: ArrayLike | None) -> np.ndarray:
     """Where bins end: finite numbers, ascending."""
     if edges is None:
         return default_grid()
-    points = np.unique(as_float_column(edges, "edges").astype(np.float64))
-    points = points[np.isfinite(points)]
+    points = _finite_points(edges, "edges")
     if len(points) == 0:
         raise ValueError("edges: found no finite number; wanted at least one")
     return points
+
+
+def _finite_points(values: ArrayLike, name: str) -> np.ndarray:
+    """Finite numbers, ascending, each once."""
+    points = np.unique(as_float_column(values, name).astype(np.float64))
+    return points[np.isfinite(points)]
 
 
 def _prepared(
@@ -168,20 +173,18 @@ def _prepared(
                 "true label"
             )
     if unlabelled is not None:
-        more_files = as_files(unlabelled)
-        own = look(
-            more_files, score, random_state, penalty, k_reg, None, groups, columns, id
-        )
-        wide = np.result_type(layout.dtype, own.dtype).name
-        layout = replace(layout, dtype=wide)
-        run = replace(run, layout=layout)
-        more = replace(run, files=more_files, layout=replace(layout, label=None))
+        others = other_files(unlabelled, found, "unlabelled")
+        own = look(others, score, random_state, penalty, k_reg, None, groups, columns, id)
+        run, more = _both_runs(run, others, own.dtype)
     has_guarantee = question.guarantee != Guarantee.NONE
     points = None
     if has_guarantee and (grid is not None or question.start is not None):
-        points = as_edges(grid)
-        if question.start is not None:
-            points = np.append(points[points < question.start], question.start)
+        points = default_grid() if grid is None else _finite_points(grid, "grid")
+        start = question.start
+        if start is not None:
+            points = points[points < start]
+            if math.isfinite(start):
+                points = np.append(points, start)
     return AtScale(
         run=run,
         more=more,
@@ -192,6 +195,14 @@ def _prepared(
         pool_sizes=pool_sizes,
         base_scores=None if base_scores is None else as_base_scores(base_scores),
     )
+
+
+def _both_runs(run: Run, others: list[Path], dtype: str) -> tuple[Run, Run]:
+    """The run, and one over files without labels, in the wider type of the two."""
+    wide = np.result_type(run.layout.dtype, dtype).name
+    layout = replace(run.layout, dtype=wide)
+    labelled = replace(run, layout=layout)
+    return labelled, replace(run, files=others, layout=replace(layout, label=None))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -338,14 +349,17 @@ def audit_at_scale(
     finite = np.unique(limits[np.isfinite(limits)])
     edges = finite if len(finite) else np.zeros(1)
     no_notes = np.zeros((len(layout.columns), len(edges) + 2), bool)
+    more = None
+    if unlabelled is not None:
+        others = other_files(unlabelled, found, "unlabelled")
+        own = look(others, score, random_state, penalty, k_reg, None, groups, columns, id)
+        run, more = _both_runs(run, others, own.dtype)
     labelled = run.count(edges, no_notes)
     if labelled.n_points == 0:
         raise ValueError("files: found no rows; wanted at least one point")
     everyone = labelled
-    if unlabelled is not None:
-        other_layout = replace(layout, label=None)
-        others = replace(run, files=as_files(unlabelled), layout=other_layout)
-        everyone = add_counts([labelled, others.count(edges, no_notes)])
+    if more is not None:
+        everyone = add_counts([labelled, more.count(edges, no_notes)])
     return _audit(
         labelled,
         everyone,

@@ -129,6 +129,62 @@ def test_unlabelled_files_count_for_demographic_parity(tmp_path):
         assert_same(found, wanted)
 
 
+def test_thresholds_and_grids_out_of_reach_are_answered_as_in_memory(tmp_path):
+    frame = people(0)
+    files = write(tmp_path / "data", frame)
+    table = memory_scores(frame, "tps")
+    options = {"folder": tmp_path / "kept", "progress": False}
+    nobody = scale.audit_at_scale(files, threshold=-np.inf, **options)
+    wanted = audit(table, frame["label"], frame["group"], threshold=-np.inf)
+    pd.testing.assert_frame_equal(nobody.table, wanted.table)
+    who = (table, frame["label"], frame["group"], "equal_opportunity")
+    for given in ({"grid": [np.inf]}, {"start": -np.inf}, {"grid": [0.9, 0.9]}):
+        given = given | {"guarantee": "fixed-sequence", "closeness": 0.3}
+        found = scale.find_threshold_at_scale(files, metric=who[-1], **given, **options)
+        assert_same(found, control.find_threshold(*who, **given))
+    for wrong in ([np.nan], []):
+        with pytest.raises(ValueError, match=r"^grid: "):
+            scale.find_threshold_at_scale(
+                files, metric=who[-1], guarantee="fixed-sequence", grid=wrong, **options
+            )
+
+
+def test_scores_below_0_with_a_guarantee_need_a_grid_as_in_memory(tmp_path):
+    frame = people(0).rename(columns=lambda name: name.replace("p_", "score_"))
+    columns = ["score_0", "score_1", "score_2"]
+    frame[columns] -= 2
+    files = write(tmp_path / "data", frame)
+    who = (frame[columns], frame["label"], frame["group"], "equal_opportunity")
+    with pytest.raises(ValueError, match=r"grid: found None while q̂ is -") as memory:
+        control.find_threshold(*who, guarantee="fixed-sequence")
+    with pytest.raises(ValueError) as streamed:
+        scale.find_threshold_at_scale(
+            files, metric=who[-1], guarantee="fixed-sequence", folder=tmp_path / "kept"
+        )
+    assert str(streamed.value) == str(memory.value)
+
+
+def test_unlabelled_files_of_another_precision_are_audited_as_in_memory(tmp_path):
+    frame = people(5, dtype=np.float32)
+    more = people(6).drop(columns="label")
+    files = write(tmp_path / "data", frame)
+    others = write(tmp_path / "more", more, 2)
+    scores = memory_scores(more, "tps")[:, 1]
+    is_rounded_up = scores.astype(np.float32) > scores
+    threshold = float(scores[is_rounded_up][0])
+    found = scale.audit_at_scale(
+        files, threshold=threshold, unlabelled=others, folder=tmp_path / "kept"
+    )
+    wanted = audit(
+        memory_scores(frame, "tps"),
+        frame["label"],
+        frame["group"],
+        threshold=threshold,
+        unlabelled=(memory_scores(more, "tps"), more["group"]),
+    )
+    pd.testing.assert_frame_equal(found.table, wanted.table)
+
+
 @pytest.fixture
 def counted_files(monkeypatch):
     """The names of the files that are counted, in order."""

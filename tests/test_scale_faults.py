@@ -331,3 +331,37 @@ def test_an_executor_that_gives_no_results_is_told(tmp_path):
 
         with pytest.raises(ValueError, match=r"executor: it gave a Future; wanted what"):
             scale.audit_at_scale(files, executor=gives_futures, **options)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"random_state": -1}, r"^random_state: found -1; wanted an integer from 0"),
+        ({"random_state": "x"}, r"^random_state: found 'x'; wanted"),
+        ({"random_state": True}, r"^random_state: found True; wanted"),
+        ({"penalty": "x"}, r"^penalty: found 'x'; wanted a number that is not below 0"),
+        ({"penalty": float("nan")}, r"^penalty: found nan; wanted"),
+        ({"k_reg": -2}, r"^k_reg: found -2; wanted an integer from 0"),
+        ({"k_reg": 1.5}, r"^k_reg: found 1.5; wanted"),
+        ({"k_reg": None}, r"^k_reg: found None; wanted"),
+    ],
+)
+def test_options_of_scores_are_told_once_and_before_anything_is_counted(
+    tmp_path, monkeypatch, options, told
+):
+    files = write(tmp_path / "data", people(0))
+    monkeypatch.setattr(_counting, "count_file", None)  # is not called
+    options = {"score": "raps", "folder": tmp_path / "kept"} | options
+    with pytest.raises(ValueError, match=told) as error:
+        scale.audit_at_scale(files, threshold=0.5, **options)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_row_that_would_count_twice_is_told(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"unlabelled": files[1:2], "folder": tmp_path / "kept"}
+    told = r"unlabelled: found .*part1.parquet', which is among `files` too"
+    with pytest.raises(ValueError, match=told):
+        scale.find_threshold_at_scale(files, metric="demographic_parity", **options)
+    with pytest.raises(ValueError, match=told):
+        scale.audit_at_scale(files, threshold=0.5, **options)
