@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from cfhelpers import _cache
 from cfhelpers._binned import ScoreCounts
@@ -79,12 +80,25 @@ def _names_as_bytes(names: list[Any], n_columns: int) -> np.ndarray:
     columns = {}
     for place in range(n_columns):
         values = [name if n_columns == 1 else name[place] for name in names]
-        columns[str(place)] = pa.array(values)
+        columns[str(place)] = pa.array(values, _arrow_type(values))
     table = pa.table(columns)
     stream = io.BytesIO()
     with pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table)
     return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+def _arrow_type(values: list[Any]) -> Any:
+    """The type of names for which pyarrow finds one that loses some; None otherwise."""
+    pa, _ = arrow()
+    for value in values:
+        if isinstance(value, pd.Timestamp):
+            return pa.timestamp("ns", value.tz)
+        if isinstance(value, pd.Timedelta):
+            return pa.duration("ns")
+        if isinstance(value, int) and value > np.iinfo(np.int64).max:
+            return pa.uint64()
+    return None
 
 
 def _names_from_bytes(data: np.ndarray) -> list[Any]:
