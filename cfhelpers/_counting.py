@@ -18,7 +18,7 @@ import numpy as np
 from cfhelpers import _ray, paths
 from cfhelpers._binned import GrowingCounts, ScoreCounts
 from cfhelpers._checks import one_of
-from cfhelpers._kept_counts import keep, read_kept
+from cfhelpers._kept_counts import is_kept, keep, read_kept
 from cfhelpers._parquet import (
     Layout,
     check_has_columns,
@@ -222,6 +222,13 @@ class Run:
         if wrong:
             raise ValueError(_told(wrong))
         return total.counts()
+
+    def has_counts(self, edges: np.ndarray, is_noted: np.ndarray) -> bool:
+        """Whether counts of any of the files were kept."""
+        for file in self.files:
+            if is_kept(file, self.layout, edges, is_noted, self.folder):
+                return True
+        return False
 
     def _check_folder(self) -> None:
         """A ValueError, before hours of counting, where counts cannot be kept."""

@@ -3,6 +3,7 @@
 A run that was stopped goes on from them; a file that changed has other ones.
 """
 
+import contextlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,6 +53,17 @@ def keep(
     _cache.store(_kept_path(folder, text), text, arrays)
 
 
+def is_kept(
+    file: Path, layout: Layout, edges: np.ndarray, is_noted: np.ndarray, folder: Path
+) -> bool:
+    """Whether there are counts of this very file."""
+    try:
+        text = _key(identity(file), layout, edges, is_noted)
+    except OSError:
+        return False
+    return _kept_path(folder, text).is_file()
+
+
 def read_kept(
     file: Path, layout: Layout, edges: np.ndarray, is_noted: np.ndarray, folder: Path
 ) -> ScoreCounts | None:
@@ -72,6 +84,37 @@ def read_kept(
         values=arrays["values"],
         kinds=arrays["kinds"],
     )
+
+
+def look_key(first_file: Path, layout: Layout, alpha: float, edges: np.ndarray) -> str:
+    """What a look at q̂ belongs to: not what is in the files, nor how many there are."""
+    key = {
+        "first file": str(first_file.resolve()),
+        "layout": repr(layout),
+        "alpha": alpha,
+        "edges": edges.tolist(),
+    }
+    return _cache.key_text("look", key, "cfhelpers._parquet")
+
+
+def _look_path(folder: Path, text: str) -> Path:
+    return folder / _cache.cache_path("look", text).name
+
+
+def keep_look(folder: Path, text: str, around: np.ndarray) -> None:
+    """Write between which numbers q̂ seemed to lie, for the next run over these files.
+
+    Bins end there. After a file has changed, a new look would give other bins, and the
+    counts of all other files would be of no use.
+    """
+    with contextlib.suppress(OSError):  # counting tells of a folder that keeps nothing
+        _cache.store(_look_path(folder, text), text, {"around": around})
+
+
+def read_look(folder: Path, text: str) -> np.ndarray | None:
+    """What `keep_look` wrote; None where there is nothing."""
+    arrays = _cache.read(_look_path(folder, text), text)
+    return None if arrays is None else arrays["around"]
 
 
 def _names_as_bytes(names: list[Any], n_columns: int) -> np.ndarray:

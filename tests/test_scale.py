@@ -215,6 +215,46 @@ def test_kept_counts_are_used_and_a_changed_file_is_counted_again(
     assert counted_files[3:] == ["part1.parquet"]
 
 
+@pytest.mark.parametrize("guarantee", ["none", "fixed-sequence"])
+def test_a_file_that_is_mended_is_the_only_one_that_a_search_counts_again(
+    tmp_path, counted_files, guarantee
+):
+    files = write(tmp_path / "data", people(0, n=3_000))
+    whole = files[1].read_bytes()
+    files[1].write_bytes(b"PAR1" + bytes(len(whole) // 3) + whole[4 + len(whole) // 3 :])
+    options = {"metric": "equal_opportunity", "closeness": 0.3, "guarantee": guarantee}
+    options |= {"progress": False, "folder": tmp_path / "kept"}
+    with pytest.raises(ValueError, match=r"part1.parquet' is damaged"):
+        scale.find_threshold_at_scale(files, **options)
+    counted_files.clear()
+    files[1].write_bytes(whole)
+    found = scale.find_threshold_at_scale(files, **options)
+    assert counted_files[0] == "part1.parquet"
+    if guarantee != "none":
+        assert len(counted_files) == 1
+        people(9, n=800).to_parquet(files[1])
+        scale.find_threshold_at_scale(files, **options)
+        assert counted_files == ["part1.parquet"] * 2
+        files.append(tmp_path / "data" / "part9.parquet")
+        people(10, n=600).to_parquet(files[-1])
+        found = scale.find_threshold_at_scale(files, **options)
+        assert counted_files[2:] == ["part9.parquet"]
+    fresh = options | {"folder": tmp_path / "other"}
+    assert_same(found, scale.find_threshold_at_scale(files, **fresh))
+
+
+def test_where_all_files_are_new_the_look_is_new(tmp_path, counted_files):
+    options = {"metric": "equal_opportunity", "guarantee": "fixed-sequence"}
+    options |= {"progress": False, "folder": tmp_path / "kept", "alpha": 0.4}
+    files = write(tmp_path / "data", people(0, n=3_000))
+    scale.find_threshold_at_scale(files, **options)
+    sure = people(1, n=3_000)
+    sure["label"] = sure[["p_0", "p_1", "p_2"]].to_numpy().argmax(axis=1)
+    write(tmp_path / "data", sure)
+    scale.find_threshold_at_scale(files, **options)
+    assert len(counted_files) == 6  # q̂ lies elsewhere, and one pass still is enough
+
+
 def test_a_run_that_stopped_goes_on_where_it_was(tmp_path, counted_files):
     files = write(tmp_path / "data", people(0))
     options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
