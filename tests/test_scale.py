@@ -1,6 +1,7 @@
 """A stream of files and memory agree, faults are named, and counts are kept."""
 
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -427,3 +428,70 @@ def test_a_guarantee_from_counts_needs_bins_fixed_beforehand():
 def test_layout_reads_labels_by_name():
     assert _parquet.label_name("p_yes") == "yes"
     assert _parquet.label_name("score_3") == 3
+
+
+EDGES = np.arange(65) / 64
+
+
+@pytest.fixture(scope="module")
+def counts_table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("counts")
+    people(0).to_parquet(folder / "rows.parquet")
+    return scale.counts(folder / "rows.parquet", edges=EDGES).table()
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (
+            {"true_label": "f"},
+            r"found the text 'f' in row 0 of column true_label; wanted True",
+        ),
+        ({"true_label": 2}, r"found 2 in column true_label; wanted True or False"),
+        ({"true_label": None}, r"row 0 has no true_label"),
+        ({"true_label": True}, r"found \d+ true labels for \d+ points in group 'g0'"),
+        ({"n": "1"}, r"found the text '1' in row 0 of column n; wanted a number"),
+        ({"n": np.inf}, r"found a count that is no whole number"),
+        ({"n": -1}, r"found a count that is no whole number"),
+        ({"score": "x"}, r"found the text 'x' in row 0 of column score"),
+        ({"score": None}, r"row 0 has no score"),
+        ({"group": None}, r"row 0 has no group"),
+        ({"label": None}, r"row 0 has no label"),
+    ],
+)
+def test_a_wrong_table_of_counts_is_told(counts_table, change, told):
+    with pytest.raises(ValueError, match=rf"^table: {told}"):
+        scale.from_counts(counts_table.assign(**change), edges=EDGES)
+
+
+def test_a_table_of_counts_needs_every_point_once_for_each_label(counts_table):
+    with pytest.raises(ValueError, match=r"different numbers of points by label"):
+        scale.from_counts(counts_table[1:], edges=EDGES)
+    moved = counts_table.copy()
+    of_one_label = (moved["label"] == 0) & (moved["group"] == "g0")
+    moved.loc[of_one_label, "group"] = "g1"  # as many points as before, all in all
+    with pytest.raises(ValueError, match=r"in group 'g0' \(0: 0, 1: \d+, 2: \d+\)"):
+        scale.from_counts(moved, edges=EDGES)
+    with pytest.raises(ValueError, match=r"^table: found no rows"):
+        scale.from_counts(counts_table[:0], edges=EDGES)
+    with pytest.raises(TypeError, match=r"found an option 'grid'; wanted one of alpha"):
+        scale.from_counts(counts_table).find_threshold("equal_opportunity", grid=[0.5])
+    with pytest.raises(ValueError, match=r"^table: found a list; wanted a data frame"):
+        scale.from_counts([1, 2], edges=EDGES)
+
+
+def test_a_table_of_counts_may_be_of_any_types(counts_table):
+    wanted = scale.from_counts(counts_table, edges=EDGES).counted.counts
+    pa = pytest.importorskip("pyarrow")
+    decimals = counts_table.astype({"n": object})
+    decimals["n"] = [Decimal(k) for k in counts_table["n"]]
+    forms = [
+        counts_table.sample(frac=1, random_state=0),
+        counts_table.astype({"true_label": int, "n": "Int64", "group": "category"}),
+        counts_table.astype({"true_label": "boolean", "n": np.uint64}),
+        decimals,
+        pa.Table.from_pandas(counts_table),
+    ]
+    for form in forms:
+        found = scale.from_counts(form, edges=EDGES).counted
+        np.testing.assert_array_equal(found.counts, wanted)
