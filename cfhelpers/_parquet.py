@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ ROWS_AT_ONCE = 1 << 16
 PREFIXES = {"probabilities": ("p_", "prob_"), "scores": ("score_",)}
 DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
 MANY_INTEGERS = 1 << 10  # a wider range of labels or groups is looked up by a hash
+WRITTEN_INTEGER = re.compile("0|-?[1-9][0-9]*")
 TAIL = 1 << 16  # bytes at the end of a file that tell it from what it was before
 
 
@@ -97,6 +99,7 @@ def value_columns(names: Sequence[str], given: Sequence[str] | None) -> tuple[st
                 f"columns: found {given!r}; wanted the names of several columns, one "
                 "per label"
             )
+        _check_each_label_once(given)
         return tuple(given)
     found = {}
     for kind, prefixes in PREFIXES.items():
@@ -108,7 +111,22 @@ def value_columns(names: Sequence[str], given: Sequence[str] | None) -> tuple[st
             f"columns: found {', '.join(names)}; wanted columns that begin with p_, or "
             "with score_, one per label, or name them"
         )
-    return next(iter(found.values()))
+    columns = next(iter(found.values()))
+    _check_each_label_once(columns)
+    if all(isinstance(label_name(column), int) for column in columns):
+        return tuple(sorted(columns, key=label_name))
+    return columns
+
+
+def _check_each_label_once(columns: Sequence[str]) -> None:
+    """A ValueError where two columns are of one label."""
+    names = [label_name(column) for column in columns]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(
+                f"columns: found the label {name!r} twice in {', '.join(columns)}; wanted "
+                "one column per label"
+            )
 
 
 def label_name(column: str) -> Any:
@@ -118,9 +136,14 @@ def label_name(column: str) -> Any:
         for prefix in prefixes:
             if name == column and column.startswith(prefix):
                 name = column[len(prefix) :]
-    if name.isdigit() and str(int(name)) == name:
-        return int(name)
-    return name
+    return _integer_or_text(name)
+
+
+def _integer_or_text(text: str) -> Any:
+    """The integer that a text writes as Python does, or the text."""
+    if WRITTEN_INTEGER.fullmatch(text):
+        return int(text)
+    return text
 
 
 def float_type(types: Sequence[Any]) -> np.dtype:
@@ -323,9 +346,7 @@ class Counter:
         if self.layout.label is None:
             return np.zeros(batch.num_rows, np.int32), np.array([-1])
         codes, names = _distinct(batch, self.layout.label)
-        places = np.array(
-            [self.label_places.get(_plain_label(name), -1) for name in names]
-        )
+        places = np.array([self._place_of(name) for name in names])
         if (places < 0).any() and (places[codes] < 0).any():
             row = int((places[codes] < 0).argmax())
             found = names[codes[row]]
@@ -334,6 +355,13 @@ class Counter:
                 f"one of {', '.join(map(str, self.layout.label_names))}"
             )
         return codes, places
+
+    def _place_of(self, name: Any) -> int:
+        """The place of a label, by its value or as it is written; -1: unknown."""
+        for value in (_plain_label(name), str(name)):
+            if value in self.label_places:
+                return self.label_places[value]
+        return -1
 
     def _groups(self, batch: Any) -> tuple[np.ndarray, np.ndarray]:
         """Codes of the groups, and the place of each code in the order of turning up."""
@@ -461,5 +489,5 @@ def _plain_label(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str):
-        return label_name(value) if value.isdigit() else value
+        return _integer_or_text(value)
     return value

@@ -87,8 +87,9 @@ def counts(
     groups : str, or several
         The column of the groups; several give a group per combination.
     columns : names, optional
-        The columns of probabilities or scores, one per label; by default all that begin
-        with p_, or with score_.
+        The columns of probabilities or scores, one per label, in the order of their
+        thresholds. By default all that begin with p_, or with score_: labels that are
+        integers ascending, others as in the first file.
     id : str, optional
         The column that says who each row is, for u; by default the row's probabilities
         do.

@@ -428,6 +428,50 @@ def test_a_guarantee_from_counts_needs_bins_fixed_beforehand():
 def test_layout_reads_labels_by_name():
     assert _parquet.label_name("p_yes") == "yes"
     assert _parquet.label_name("score_3") == 3
+    assert _parquet.label_name("p_-1") == -1
+    assert [_parquet.label_name(f"p_{name}") for name in ("01", "²", "1.0")] == [
+        "01",
+        "²",
+        "1.0",
+    ]
+
+
+def test_labels_that_are_integers_ascend_whatever_the_order_of_the_columns(tmp_path):
+    frame = people(0, n=2_000, n_classes=12)
+    files = write(tmp_path / "data", frame[sorted(frame)])  # p_10 before p_2
+    options = {"metric": "equal_opportunity", "closeness": 0.3, "classwise": True}
+    found = scale.find_threshold_at_scale(files, **options, folder=tmp_path / "kept")
+    who = (memory_scores(frame, "tps"), frame["label"], frame["group"])
+    assert_same(found, control.find_threshold(*who, **options))
+    assert len(np.unique(found.threshold)) > 1
+    limits = np.linspace(0.5, 0.95, 12)
+    audited = scale.audit_at_scale(files, threshold=limits, folder=tmp_path / "kept")
+    wanted = audit(*who, threshold=limits)
+    pd.testing.assert_frame_equal(audited.table, wanted.table)
+
+
+@pytest.mark.parametrize(
+    "columns, labels",
+    [
+        (["p_False", "p_True"], [False, True]),
+        (["p_False", "p_True"], ["False", "True"]),
+        (["p_-1", "p_1"], [-1, 1]),
+        (["p_-1", "p_1"], ["-1", "1"]),
+        (["p_1.0", "p_2.0"], [1.0, 2.0]),
+        (["p_²", "p_³"], ["²", "³"]),
+    ],
+)
+def test_labels_are_known_as_they_are_written(tmp_path, columns, labels):
+    rng = np.random.default_rng(0)
+    probs = rng.random(300)
+    places = (rng.random(300) > probs).astype(int)
+    group = rng.choice(["a", "b"], 300)
+    label = pd.Series(labels)[places].to_numpy()
+    frame = pd.DataFrame({columns[0]: probs, columns[1]: 1 - probs})
+    frame.assign(label=label, group=group).to_parquet(tmp_path / "rows.parquet")
+    found = scale.audit_at_scale(tmp_path, threshold=0.6, folder=tmp_path / "kept")
+    wanted = audit(score_functions.tps(frame), places, group, threshold=0.6)
+    assert found.sizes["coverage"].tolist() == wanted.sizes["coverage"].tolist()
 
 
 EDGES = np.arange(65) / 64

@@ -224,7 +224,8 @@ def test_a_folder_that_cannot_keep_counts_is_told_before_anything_is_counted(
         ({"columns": ["p_0"]}, r"columns: found \['p_0'\]; wanted"),
         ({"sample_weight": [1]}, r"sample_weight: .* counts have no weights"),
         ({"groups": "lists"}, r"lists: found list<.*>; wanted one name"),
-        ({"columns": ["p_0", "p_1", "p_1"]}, r"label: found 2"),
+        ({"columns": ["p_0", "p_1"]}, r"label: found 2"),
+        ({"columns": ["p_0", "p_1", "p_1"]}, r"columns: found the label 1 twice in p_0"),
     ],
 )
 def test_wrong_options_are_named(tmp_path, options, told):
