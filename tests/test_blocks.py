@@ -1,6 +1,7 @@
 """Large tables a block at a time: the same bits as the whole table at once."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -128,3 +129,22 @@ def test_threads_are_as_many_as_are_allowed(monkeypatch):
     assert found == [1]  # the caller shares out its own work
     monkeypatch.setattr(_blocks.sys, "platform", "emscripten")
     assert _blocks.allowed_threads() == 1
+
+
+def test_after_an_error_no_block_is_begun(monkeypatch):
+    monkeypatch.setattr(_blocks, "MANY_VALUES", 0)
+    monkeypatch.setattr(_blocks, "allowed_threads", lambda: 2)
+    begun = []
+    failed = threading.Event()
+
+    def fail_in_the_second(some):
+        begun.append(some.start)
+        if some.start == 1:
+            failed.set()
+            raise ValueError("the second block")
+        assert failed.wait(60)
+        time.sleep(0.2)  # the other thread is about to end
+
+    with pytest.raises(ValueError, match="the second block"):
+        _blocks.in_blocks(fail_in_the_second, (100, 1), 1)
+    assert sorted(begun) == [0, 1]
