@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -148,3 +149,15 @@ def test_after_an_error_no_block_is_begun(monkeypatch):
     with pytest.raises(ValueError, match="the second block"):
         _blocks.in_blocks(fail_in_the_second, (100, 1), 1)
     assert sorted(begun) == [0, 1]
+
+
+def test_infinite_probabilities_are_refused_without_a_warning():
+    wrong = np.full((30, 4), 0.25)
+    wrong[5] = [np.inf, -np.inf, 0.5, 0.5]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="probabilities: row 5, column 1 is -inf"):
+            scores.tps(wrong)
+        wrong[5, 1] = 0
+        with pytest.raises(ValueError, match="probabilities: row 5 sums to inf"):
+            scores.aps(wrong)
