@@ -209,10 +209,10 @@ class Run:
             self._check_folder()
         with _progress_bar(len(self.files), n_kept, self.progress) as bar:
             for result in self._map(task, missing):
-                file, found, message = _as_result(result)
-                if file not in left:  # a map may do a task twice; it counts once
+                name, found, message = _as_result(result)
+                if name not in left:  # a map may do a task twice; it counts once
                     continue
-                left.remove(file)
+                left.remove(name)
                 if message:
                     wrong.append(message)
                 else:

@@ -124,8 +124,8 @@ def _check_each_label_once(columns: Sequence[str]) -> None:
     for place, name in enumerate(names):
         if name in names[:place]:
             raise ValueError(
-                f"columns: found the label {name!r} twice in {', '.join(columns)}; wanted "
-                "one column per label"
+                f"columns: found the label {name!r} twice in {', '.join(columns)}; "
+                "wanted one column per label"
             )
 
 
