@@ -99,7 +99,9 @@ class ScoreCounts:
         covered = np.zeros(self.counts.shape[:3], np.int64)
         for label, threshold in enumerate(thresholds):
             n_bins = self.counts.shape[3]
-            if not math.isinf(threshold):
+            if threshold == -math.inf:
+                n_bins = 0
+            elif math.isfinite(threshold):
                 n_bins = int(np.searchsorted(self.edges, threshold)) + 1
             covered[label] = self.counts[label, :, :, :n_bins].sum(axis=-1)
         return CellCounts(

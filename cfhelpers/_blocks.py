@@ -5,6 +5,7 @@ table beside it. Every block is done by itself, so the result is the same bits h
 many threads share the blocks out.
 """
 
+import collections
 import os
 import sys
 import threading
@@ -33,7 +34,11 @@ def in_blocks(
 
     def do_what_is_left() -> None:
         for first in starts:  # threads take from one iterator what nobody has taken
-            work(slice(first, min(first + step, n)))
+            try:
+                work(slice(first, min(first + step, n)))
+            except BaseException:
+                collections.deque(starts, maxlen=0)  # nothing is left for the others
+                raise
 
     if n * n_columns < many_values or n <= step:
         do_what_is_left()

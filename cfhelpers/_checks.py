@@ -120,16 +120,22 @@ def check_probabilities(table: np.ndarray, some: slice) -> None:
     >>> check_probabilities(np.array([[0.5, 0.5], [0.7, 0.7]]), slice(0, 1))
     """
     block = table[some]
-    sums = block @ np.ones(block.shape[1], block.dtype)
+    sums = _row_sums(block)
     furthest = max(abs(sums.max() - 1), abs(sums.min() - 1))
     # Not "beyond": NaN is neither.
     if not (furthest <= SUM_TOLERANCE and block.min() >= 0):
         _refuse_probabilities(table)
 
 
+def _row_sums(table: np.ndarray) -> np.ndarray:
+    """The sum of each row; inf - inf is NaN without a warning, since it is refused."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return table @ np.ones(table.shape[1], table.dtype)
+
+
 def _refuse_probabilities(array: np.ndarray) -> None:
     """A ValueError that says which entry is NaN or below 0, or which row is not 1."""
-    sums = array @ np.ones(array.shape[1], array.dtype)
+    sums = _row_sums(array)
     is_wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)  # where an entry is NaN, too
     if is_wrong.any():
         as_scores(array, "probabilities")

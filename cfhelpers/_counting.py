@@ -18,9 +18,10 @@ import numpy as np
 from cfhelpers import _ray, paths
 from cfhelpers._binned import GrowingCounts, ScoreCounts
 from cfhelpers._checks import one_of
-from cfhelpers._kept_counts import keep, read_kept
+from cfhelpers._kept_counts import is_kept, keep, read_kept
 from cfhelpers._parquet import (
     Layout,
+    check_has_columns,
     columns_of,
     count_file,
     float_type,
@@ -32,6 +33,7 @@ from cfhelpers._parquet import (
 
 MAX_RETRIES = 5  # of a file whose worker died
 SCORES = ("tps", "aps", "raps")
+WANTED_RESULTS = "wanted what the function returns for each file, as map gives it"
 Executor = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -49,6 +51,9 @@ def look(
 ) -> Layout:
     """A first look at every file's footer: the same columns in all of them."""
     one_of(score, "score", SCORES)
+    seed = None if random_state is None else _as_whole(random_state, "random_state")
+    penalty = _as_penalty(penalty)
+    k_reg = _as_whole(k_reg, "k_reg")
     group_columns = (groups,) if isinstance(groups, str) else tuple(groups)
     if not group_columns:
         raise ValueError("groups: found no column; wanted at least one")
@@ -73,29 +78,49 @@ def look(
                 groups=group_columns,
                 id=id,
                 score="scores" if is_scores else score,
-                seed=random_state,
-                penalty=float(penalty),
-                k_reg=int(k_reg),
+                seed=seed,
+                penalty=penalty,
+                k_reg=k_reg,
                 dtype="float64",
             )
-        missing = [name for name in layout.needed if name not in found]
-        if missing:
-            wrong.append(
-                f"files: {str(file)!r} has no column {', '.join(map(repr, missing))}; "
-                f"it has {', '.join(found)}"
-            )
-            continue
-        twice = [name for name in layout.needed if names.count(name) > 1]
-        if twice:
-            wrong.append(
-                f"files: {str(file)!r} has several columns {', '.join(map(repr, twice))};"
-                " wanted one of each name"
-            )
+        try:
+            check_has_columns(file, layout, names)
+        except ValueError as error:
+            wrong.append(str(error))
             continue
         types.extend(found[name] for name in layout.columns)
     if wrong or layout is None:
         raise ValueError(_told(wrong))
     return replace(layout, dtype=float_type(types).name)
+
+
+def _as_whole(value: Any, name: str) -> int:
+    """An integer from 0."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < 0:
+        raise ValueError(f"{name}: found {value!r}; wanted an integer from 0")
+    return int(value)
+
+
+def _as_penalty(value: Any) -> float:
+    """A number that is not below 0."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not value >= 0:
+        raise ValueError(f"penalty: found {value!r}; wanted a number that is not below 0")
+    return float(value)
+
+
+def other_files(files: Files, known: Sequence[Path], name: str) -> list[Path]:
+    """More files, none of them among those that are known."""
+    places = {path.resolve() for path in known}
+    found = as_files(files)
+    for path in found:
+        if path.resolve() in places:
+            raise ValueError(
+                f"{name}: found {str(path)!r}, which is among `files` too; wanted other "
+                "files, since a row counts once"
+            )
+    return found
 
 
 def as_files(files: Files) -> list[Path]:
@@ -183,8 +208,11 @@ class Run:
         if missing:
             self._check_folder()
         with _progress_bar(len(self.files), n_kept, self.progress) as bar:
-            for file, found, message in self._map(task, missing):
-                left.discard(str(file))
+            for result in self._map(task, missing):
+                name, found, message = _as_result(result)
+                if name not in left:  # a map may do a task twice; it counts once
+                    continue
+                left.remove(name)
                 if message:
                     wrong.append(message)
                 else:
@@ -194,6 +222,13 @@ class Run:
         if wrong:
             raise ValueError(_told(wrong))
         return total.counts()
+
+    def has_counts(self, edges: np.ndarray, is_noted: np.ndarray) -> bool:
+        """Whether counts of any of the files were kept."""
+        for file in self.files:
+            if is_kept(file, self.layout, edges, is_noted, self.folder):
+                return True
+        return False
 
     def _check_folder(self) -> None:
         """A ValueError, before hours of counting, where counts cannot be kept."""
@@ -213,8 +248,18 @@ class Run:
         if self.executor is None:
             return thread_map(task, files)
         if callable(self.executor):
-            return self.executor(task, files)
+            results = self.executor(task, files)
+            if not isinstance(results, Iterable):
+                raise ValueError(f"executor: it gave {results!r}; {WANTED_RESULTS}")
+            return results
         return ray_map(task, files, self.address)
+
+
+def _as_result(result: Any) -> tuple[str, Any, str]:
+    """What `count_and_keep` gave, if the executor hands it on."""
+    if not isinstance(result, tuple) or len(result) != 3:
+        raise ValueError(f"executor: it gave a {type(result).__name__}; {WANTED_RESULTS}")
+    return result
 
 
 def _told(wrong: list[str]) -> str:
@@ -286,19 +331,22 @@ def count_and_keep(
     file: Path, layout: Layout, edges: np.ndarray, is_noted: np.ndarray, folder: Path
 ) -> tuple[str, ScoreCounts | None, str]:
     """The file, its counts, and what is wrong with it; counts are kept in the folder."""
+    message = ""
     try:
         who = identity(file)
-        found = count_file(file, layout, edges, is_noted)
-        has_changed = identity(file) != who
+        try:
+            found = count_file(file, layout, edges, is_noted)
+        except ValueError as error:
+            message = str(error)
+        if identity(file) != who:
+            changed = f"files: {str(file)!r} changed while it was counted"
+            message = f"{changed}; call again when it is whole"
     except FileNotFoundError:
-        return str(file), None, f"files: there is no file {str(file)!r}"
-    except ValueError as error:
-        return str(file), None, str(error)
+        message = f"files: there is no file {str(file)!r}"
     except OSError as error:
-        return str(file), None, f"files: {str(file)!r} cannot be read: {error.strerror}"
-    if has_changed:
-        changed = f"files: {str(file)!r} changed while it was counted"
-        return str(file), None, f"{changed}; call again when it is whole"
+        message = f"files: {str(file)!r} cannot be read: {error.strerror}"
+    if message:
+        return str(file), None, message
     try:
         keep(found, who, layout, edges, is_noted, folder)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ ROWS_AT_ONCE = 1 << 16
 PREFIXES = {"probabilities": ("p_", "prob_"), "scores": ("score_",)}
 DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
 MANY_INTEGERS = 1 << 10  # a wider range of labels or groups is looked up by a hash
+WRITTEN_INTEGER = re.compile("0|-?[1-9][0-9]*")
 TAIL = 1 << 16  # bytes at the end of a file that tell it from what it was before
 
 
@@ -69,7 +71,8 @@ def open_parquet(file: str | os.PathLike[str], texts: Sequence[str] = ()) -> Any
     if not path.is_file():
         raise ValueError(f"files: there is no file {str(path)!r}")
     try:
-        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(texts))
+        # Not mapped: a mapped file that somebody cuts off kills the process.
+        return pq.ParquetFile(path, memory_map=False, read_dictionary=list(texts))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(damaged(path, error)) from None
 
@@ -96,6 +99,7 @@ def value_columns(names: Sequence[str], given: Sequence[str] | None) -> tuple[st
                 f"columns: found {given!r}; wanted the names of several columns, one "
                 "per label"
             )
+        _check_each_label_once(given)
         return tuple(given)
     found = {}
     for kind, prefixes in PREFIXES.items():
@@ -107,7 +111,22 @@ def value_columns(names: Sequence[str], given: Sequence[str] | None) -> tuple[st
             f"columns: found {', '.join(names)}; wanted columns that begin with p_, or "
             "with score_, one per label, or name them"
         )
-    return next(iter(found.values()))
+    columns = next(iter(found.values()))
+    _check_each_label_once(columns)
+    if all(isinstance(label_name(column), int) for column in columns):
+        return tuple(sorted(columns, key=label_name))
+    return columns
+
+
+def _check_each_label_once(columns: Sequence[str]) -> None:
+    """A ValueError where two columns are of one label."""
+    names = [label_name(column) for column in columns]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(
+                f"columns: found the label {name!r} twice in {', '.join(columns)}; "
+                "wanted one column per label"
+            )
 
 
 def label_name(column: str) -> Any:
@@ -117,9 +136,14 @@ def label_name(column: str) -> Any:
         for prefix in prefixes:
             if name == column and column.startswith(prefix):
                 name = column[len(prefix) :]
-    if name.isdigit() and str(int(name)) == name:
-        return int(name)
-    return name
+    return _integer_or_text(name)
+
+
+def _integer_or_text(text: str) -> Any:
+    """The integer that a text writes as Python does, or the text."""
+    if WRITTEN_INTEGER.fullmatch(text):
+        return int(text)
+    return text
 
 
 def float_type(types: Sequence[Any]) -> np.dtype:
@@ -164,8 +188,8 @@ def count_file(
     texts = text_columns(path, layout)
     counter = Counter(layout, edges, is_noted, texts)
     first_row = 0
-    try:
-        with open_parquet(path, texts) as parquet:
+    with open_parquet(path, texts) as parquet:
+        try:
             for batch in _batches(parquet, layout):
                 if rows is not None:
                     batch = batch.slice(0, rows - first_row)
@@ -173,11 +197,29 @@ def count_file(
                 first_row += batch.num_rows
                 if rows is not None and first_row >= rows:
                     break
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(damaged(path, error)) from None
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r}: {error}") from None
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(damaged(path, error)) from None
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r}: {error}") from None
     return counter.counts()
+
+
+def check_has_columns(
+    path: str | os.PathLike[str], layout: Layout, names: Sequence[str]
+) -> None:
+    """A ValueError unless a file with columns of these names has what is needed, once."""
+    missing = [name for name in layout.needed if name not in names]
+    if missing:
+        raise ValueError(
+            f"files: {str(path)!r} has no column {', '.join(map(repr, missing))}; "
+            f"it has {', '.join(dict.fromkeys(names))}"
+        )
+    twice = [name for name in layout.needed if names.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"files: {str(path)!r} has several columns {', '.join(map(repr, twice))}; "
+            "wanted one of each name"
+        )
 
 
 def text_columns(path: str | os.PathLike[str], layout: Layout) -> list[str]:
@@ -185,9 +227,7 @@ def text_columns(path: str | os.PathLike[str], layout: Layout) -> list[str]:
     pa, _ = arrow()
     with open_parquet(path) as parquet:
         types = columns_of(parquet.schema_arrow)
-    missing = [name for name in layout.needed if name not in types]
-    if missing:
-        raise ValueError(f"found no column {', '.join(map(repr, missing))}")
+        check_has_columns(path, layout, parquet.schema_arrow.names)
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     texts = []
     for name in (*layout.groups, layout.label):
@@ -306,9 +346,7 @@ class Counter:
         if self.layout.label is None:
             return np.zeros(batch.num_rows, np.int32), np.array([-1])
         codes, names = _distinct(batch, self.layout.label)
-        places = np.array(
-            [self.label_places.get(_plain_label(name), -1) for name in names]
-        )
+        places = np.array([self._place_of(name) for name in names])
         if (places < 0).any() and (places[codes] < 0).any():
             row = int((places[codes] < 0).argmax())
             found = names[codes[row]]
@@ -317,6 +355,13 @@ class Counter:
                 f"one of {', '.join(map(str, self.layout.label_names))}"
             )
         return codes, places
+
+    def _place_of(self, name: Any) -> int:
+        """The place of a label, by its value or as it is written; -1: unknown."""
+        for value in (_plain_label(name), str(name)):
+            if value in self.label_places:
+                return self.label_places[value]
+        return -1
 
     def _groups(self, batch: Any) -> tuple[np.ndarray, np.ndarray]:
         """Codes of the groups, and the place of each code in the order of turning up."""
@@ -444,5 +489,5 @@ def _plain_label(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str):
-        return label_name(value) if value.isdigit() else value
+        return _integer_or_text(value)
     return value

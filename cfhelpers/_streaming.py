@@ -21,6 +21,7 @@ from cfhelpers._binned import (
     exact_curve,
 )
 from cfhelpers._counting import Run
+from cfhelpers._kept_counts import keep_look, look_key, read_look
 from cfhelpers._ordering import CellMap
 from cfhelpers._parquet import count_file
 from cfhelpers._questions import (
@@ -30,7 +31,14 @@ from cfhelpers._questions import (
     with_known_groups,
 )
 from cfhelpers.conformal import conformal_quantile, quantile_rank
-from cfhelpers.control import ROUNDING, Curve, Search, default_grid, fixed_sequence
+from cfhelpers.control import (
+    ROUNDING,
+    Curve,
+    Search,
+    check_default_grid,
+    default_grid,
+    fixed_sequence,
+)
 from cfhelpers.groups import Groups, as_pools
 
 LOOK_AT = 64  # files, at most, whose first rows say roughly where q̂ lies
@@ -64,6 +72,8 @@ class AtScale:
         if (wanted & ~is_noted).any():
             labelled, everyone = self._count(edges, wanted)
             base_bin, base = self._base(labelled)
+        if self.needs_range:
+            check_default_grid(base)
         pools = self._pools(everyone)
         curves = []
         for cells in cell_maps(self.question, everyone, pools):
@@ -99,16 +109,30 @@ class AtScale:
         """Edges, and the bins in which q̂ is likely to lie: their scores are noted."""
         edges = default_grid() if self.grid is None else self.grid
         edges = np.append(edges, 1 + ROUNDING)
-        n_labels = len(self.run.layout.columns)
         if self.base_scores is not None:
             base = conformal_quantile(self.base_scores, self.question.alpha)
             if math.isfinite(base):
                 edges = np.append(edges, base)
             edges = np.unique(edges)
-            return edges, np.zeros((n_labels, len(edges) + 2), bool)
+            return self._bins_around(np.empty(0), edges)
+        folder = self.run.folder
+        alpha = self.question.alpha
+        key = look_key(self.run.files[0], self.run.layout, alpha, edges)
+        around = read_look(folder, key)
+        if around is not None:
+            bins = self._bins_around(around, edges)
+            if self.run.has_counts(*bins):
+                return bins
         around = self._likely_base()
+        keep_look(folder, key, around)
+        return self._bins_around(around, edges)
+
+    def _bins_around(
+        self, around: np.ndarray, edges: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Edges, and the bins between two numbers."""
         edges = np.unique(np.concatenate([edges, around]))
-        is_noted = np.zeros((n_labels, len(edges) + 2), bool)
+        is_noted = np.zeros((len(self.run.layout.columns), len(edges) + 2), bool)
         if len(around):
             first, last = np.searchsorted(edges, around)
             is_noted[:, first + 1 : last + 1] = True

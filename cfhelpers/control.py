@@ -553,6 +553,16 @@ def _check_goes_with_weights(unlabelled: Any, pool_sizes: Any) -> None:
             )
 
 
+def check_default_grid(base: float) -> None:
+    """A ValueError where q̂ lies below the default grid."""
+    if base < -ROUNDING:
+        raise ValueError(
+            f"grid: found None while q̂ is {base:.4g}; the default grid begins at 0, and "
+            "scores below it with a guarantee need a grid of thresholds that is fixed "
+            "without the calibration data"
+        )
+
+
 def default_grid(top: float = 1.0) -> np.ndarray:
     """Thresholds for scores from 0 to `top`, fixed without looking at any data.
 
@@ -881,12 +891,7 @@ class Calibration:
                     "with a guarantee need a grid of thresholds that is fixed without "
                     "the calibration data"
                 )
-            if self.base < -ROUNDING:
-                raise ValueError(
-                    f"grid: found None while q̂ is {self.base:.4g}; the default grid "
-                    "begins at 0, and scores below it with a guarantee need a grid of "
-                    "thresholds that is fixed without the calibration data"
-                )
+            check_default_grid(self.base)
             grid = default_grid()
         points = np.unique(as_float_column(grid, "grid").astype(np.float64))
         if start is not None:

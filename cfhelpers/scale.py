@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 
 from cfhelpers import paths
 from cfhelpers._binned import CountedScores, ScoreCounts, add_counts, counted_curve
-from cfhelpers._checks import as_array, as_float_column, as_fraction
-from cfhelpers._counting import Executor, Files, Run, as_files, look
+from cfhelpers._checks import as_array, as_float_column, as_fraction, as_pandas
+from cfhelpers._counting import Executor, Files, Run, as_files, look, other_files
 from cfhelpers._parquet import count_file
 from cfhelpers._questions import (
     as_question,
@@ -87,8 +87,9 @@ def counts(
     groups : str, or several
         The column of the groups; several give a group per combination.
     columns : names, optional
-        The columns of probabilities or scores, one per label; by default all that begin
-        with p_, or with score_.
+        The columns of probabilities or scores, one per label, in the order of their
+        thresholds. By default all that begin with p_, or with score_: labels that are
+        integers ascending, others as in the first file.
     id : str, optional
         The column that says who each row is, for u; by default the row's probabilities
         do.
@@ -122,11 +123,16 @@ def as_edges(edges: ArrayLike | None) -> np.ndarray:
     """Where bins end: finite numbers, ascending."""
     if edges is None:
         return default_grid()
-    points = np.unique(as_float_column(edges, "edges").astype(np.float64))
-    points = points[np.isfinite(points)]
+    points = _finite_points(edges, "edges")
     if len(points) == 0:
         raise ValueError("edges: found no finite number; wanted at least one")
     return points
+
+
+def _finite_points(values: ArrayLike, name: str) -> np.ndarray:
+    """Finite numbers, ascending, each once."""
+    points = np.unique(as_float_column(values, name).astype(np.float64))
+    return points[np.isfinite(points)]
 
 
 def _prepared(
@@ -153,7 +159,7 @@ def _prepared(
     **options: Any,
 ) -> AtScale:
     """Options checked and files looked at, before anything is counted."""
-    _check_options(options)
+    _check_options(options, ", or of those that say how files are read")
     found = as_files(files)
     layout = look(found, score, random_state, penalty, k_reg, label, groups, columns, id)
     question = as_question(metric, layout.label_names, **options)
@@ -168,20 +174,18 @@ def _prepared(
                 "true label"
             )
     if unlabelled is not None:
-        more_files = as_files(unlabelled)
-        own = look(
-            more_files, score, random_state, penalty, k_reg, None, groups, columns, id
-        )
-        wide = np.result_type(layout.dtype, own.dtype).name
-        layout = replace(layout, dtype=wide)
-        run = replace(run, layout=layout)
-        more = replace(run, files=more_files, layout=replace(layout, label=None))
+        others = other_files(unlabelled, found, "unlabelled")
+        own = look(others, score, random_state, penalty, k_reg, None, groups, columns, id)
+        run, more = _both_runs(run, others, own.dtype)
     has_guarantee = question.guarantee != Guarantee.NONE
     points = None
     if has_guarantee and (grid is not None or question.start is not None):
-        points = as_edges(grid)
-        if question.start is not None:
-            points = np.append(points[points < question.start], question.start)
+        points = default_grid() if grid is None else _finite_points(grid, "grid")
+        start = question.start
+        if start is not None:
+            points = points[points < start]
+            if math.isfinite(start):
+                points = np.append(points, start)
     return AtScale(
         run=run,
         more=more,
@@ -194,7 +198,15 @@ def _prepared(
     )
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
+def _both_runs(run: Run, others: list[Path], dtype: str) -> tuple[Run, Run]:
+    """The run, and one over files without labels, in the wider type of the two."""
+    wide = np.result_type(run.layout.dtype, dtype).name
+    layout = replace(run.layout, dtype=wide)
+    labelled = replace(run, layout=layout)
+    return labelled, replace(run, files=others, layout=replace(layout, label=None))
+
+
+def _check_options(options: Mapping[str, Any], others: str = "") -> None:
     """A sentence for an option of `find_threshold` that is not offered, or for none."""
     for name in ("sample_weight", "weight_bound", "sample_weights", "weights"):
         if name in options:
@@ -203,8 +215,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in known:
             raise TypeError(
-                f"found an option {name!r}; wanted one of {', '.join(known)}, or of "
-                "those that say how files are read"
+                f"found an option {name!r}; wanted one of {', '.join(known)}{others}"
             )
 
 
@@ -338,14 +349,17 @@ def audit_at_scale(
     finite = np.unique(limits[np.isfinite(limits)])
     edges = finite if len(finite) else np.zeros(1)
     no_notes = np.zeros((len(layout.columns), len(edges) + 2), bool)
+    more = None
+    if unlabelled is not None:
+        others = other_files(unlabelled, found, "unlabelled")
+        own = look(others, score, random_state, penalty, k_reg, None, groups, columns, id)
+        run, more = _both_runs(run, others, own.dtype)
     labelled = run.count(edges, no_notes)
     if labelled.n_points == 0:
         raise ValueError("files: found no rows; wanted at least one point")
     everyone = labelled
-    if unlabelled is not None:
-        other_layout = replace(layout, label=None)
-        others = replace(run, files=as_files(unlabelled), layout=other_layout)
-        everyone = add_counts([labelled, others.count(edges, no_notes)])
+    if more is not None:
+        everyone = add_counts([labelled, more.count(edges, no_notes)])
     return _audit(
         labelled,
         everyone,
@@ -459,6 +473,7 @@ class FromCounts:
         )
 
     def _search(self, metric: FairnessMetric, options: Mapping[str, Any]) -> Search:
+        _check_options(options)
         counted = self.counted
         question = as_question(metric, counted.label_names, **options)
         if question.guarantee != Guarantee.NONE and not self.is_fixed:
@@ -523,15 +538,8 @@ def from_counts(
     >>> from_counts(table).find_threshold("overall_accuracy_equality").base_threshold
     0.25
     """
-    needed = ["label", "true_label", "group", "score", "n"]
-    missing = [name for name in needed if name not in table.columns]
-    if missing:
-        raise ValueError(
-            f"table: found no column {', '.join(missing)}; wanted {', '.join(needed)}"
-        )
-    ends = table["score"].to_numpy(np.float64)
-    if np.isnan(ends).any():
-        raise ValueError(f"table: row {int(np.isnan(ends).argmax())} has no score")
+    table = _as_counts_table(table)
+    ends = _numbers_of(table, "score")
     points = as_edges(ends if edges is None else edges)
     is_known = np.isin(ends, points) | np.isposinf(ends)
     if not is_known.all():
@@ -539,9 +547,14 @@ def from_counts(
             f"table: found a bin that ends at {ends[~is_known][0]:g}; wanted the ends "
             "that `edges` names"
         )
-    n = table["n"].to_numpy()
-    if (n < 0).any() or (n != np.floor(n)).any():
+    n = _numbers_of(table, "n")
+    if (n < 0).any() or np.isinf(n).any() or (n != np.floor(n)).any():
         raise ValueError("table: found a count that is no whole number in column n")
+    is_true = _numbers_of(table, "true_label")
+    if not np.isin(is_true, (0, 1)).all():
+        raise ValueError(
+            f"table: found {is_true.max():g} in column true_label; wanted True or False"
+        )
     labels = _label_order(table["label"])
     label = pd.Index(labels, dtype=object).get_indexer(
         pd.Index(table["label"].tolist(), dtype=object)
@@ -550,17 +563,9 @@ def from_counts(
     shape = (len(labels), 2, len(groups), len(points) + 2)
     counted = np.zeros(shape, np.int64)
     place = np.searchsorted(points, ends)
-    is_other = ~table["true_label"].to_numpy(bool)
-    np.add.at(counted, (label, is_other.astype(int), groups.codes, place), n)
-    per_label = counted.sum(axis=(1, 2, 3))
-    if (per_label != per_label[0]).any():
-        told = ", ".join(
-            f"{name}: {k:,}" for name, k in zip(labels, per_label, strict=True)
-        )
-        raise ValueError(
-            f"table: found different numbers of points by label ({told}); wanted every "
-            "point once for each label"
-        )
+    is_other = (is_true == 0).astype(int)
+    np.add.at(counted, (label, is_other, groups.codes, place), n.astype(np.int64))
+    _check_points(counted, labels, groups.names)
     return FromCounts(
         ScoreCounts(
             counts=counted,
@@ -573,6 +578,62 @@ def from_counts(
         ),
         is_fixed=edges is not None,
     )
+
+
+def _as_counts_table(table: Any) -> pd.DataFrame:
+    """A table of counts with the columns it needs, nothing in them missing."""
+    table = as_pandas(table)
+    needed = ["label", "true_label", "group", "score", "n"]
+    if not isinstance(table, pd.DataFrame):
+        raise ValueError(
+            f"table: found a {type(table).__name__}; wanted a data frame with the "
+            f"columns {', '.join(needed)}"
+        )
+    absent = [name for name in needed if name not in table.columns]
+    if absent:
+        raise ValueError(
+            f"table: found no column {', '.join(absent)}; wanted {', '.join(needed)}"
+        )
+    if len(table) == 0:
+        raise ValueError("table: found no rows; wanted at least one")
+    for name in needed:
+        is_missing = table[name].isna().to_numpy()
+        if is_missing.any():
+            raise ValueError(f"table: row {int(is_missing.argmax())} has no {name}")
+    return table
+
+
+def _numbers_of(table: pd.DataFrame, name: str) -> np.ndarray:
+    """A column of numbers; texts are none, not even "0.5" or "false"."""
+    column = table[name]
+    for row, value in enumerate(column.tolist()):
+        if isinstance(value, str):
+            raise ValueError(
+                f"table: found the text {value!r} in row {row} of column {name}; wanted "
+                + ("True or False" if name == "true_label" else "a number")
+            )
+    return column.to_numpy(np.float64)
+
+
+def _check_points(counted: np.ndarray, labels: list[Any], groups: list[Any]) -> None:
+    """A ValueError unless every point is there once for each label, once as its own."""
+    points = counted.sum(axis=(1, 3))
+    owners = counted[:, 0].sum(axis=(0, 2))
+    for group, name in enumerate(groups):
+        own = points[:, group]
+        if (own != own[0]).any():
+            told = ", ".join(
+                f"{label}: {k:,}" for label, k in zip(labels, own, strict=True)
+            )
+            raise ValueError(
+                f"table: found different numbers of points by label in group {name!r} "
+                f"({told}); wanted every point once for each label"
+            )
+        if owners[group] > own[0]:
+            raise ValueError(
+                f"table: found {owners[group]:,} true labels for {own[0]:,} points in "
+                f"group {name!r}; wanted true_label to be True for one label of a point"
+            )
 
 
 def _label_order(column: pd.Series) -> list[Any]:

@@ -1,6 +1,8 @@
 """Large tables a block at a time: the same bits as the whole table at once."""
 
 import threading
+import time
+import warnings
 
 import numpy as np
 import pytest
@@ -129,3 +131,34 @@ def test_threads_are_as_many_as_are_allowed(monkeypatch):
     assert found == [1]  # the caller shares out its own work
     monkeypatch.setattr(_blocks.sys, "platform", "emscripten")
     assert _blocks.allowed_threads() == 1
+
+
+def test_after_an_error_no_block_is_begun(monkeypatch):
+    monkeypatch.setattr(_blocks, "MANY_VALUES", 0)
+    monkeypatch.setattr(_blocks, "allowed_threads", lambda: 2)
+    begun = []
+    failed = threading.Event()
+
+    def fail_in_the_second(some):
+        begun.append(some.start)
+        if some.start == 1:
+            failed.set()
+            raise ValueError("the second block")
+        assert failed.wait(60)
+        time.sleep(0.2)  # the other thread is about to end
+
+    with pytest.raises(ValueError, match="the second block"):
+        _blocks.in_blocks(fail_in_the_second, (100, 1), 1)
+    assert sorted(begun) == [0, 1]
+
+
+def test_infinite_probabilities_are_refused_without_a_warning():
+    wrong = np.full((30, 4), 0.25)
+    wrong[5] = [np.inf, -np.inf, 0.5, 0.5]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="probabilities: row 5, column 1 is -inf"):
+            scores.tps(wrong)
+        wrong[5, 1] = 0
+        with pytest.raises(ValueError, match="probabilities: row 5 sums to inf"):
+            scores.aps(wrong)

@@ -1,6 +1,7 @@
 """A stream of files and memory agree, faults are named, and counts are kept."""
 
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -129,6 +130,62 @@ def test_unlabelled_files_count_for_demographic_parity(tmp_path):
         assert_same(found, wanted)
 
 
+def test_thresholds_and_grids_out_of_reach_are_answered_as_in_memory(tmp_path):
+    frame = people(0)
+    files = write(tmp_path / "data", frame)
+    table = memory_scores(frame, "tps")
+    options = {"folder": tmp_path / "kept", "progress": False}
+    nobody = scale.audit_at_scale(files, threshold=-np.inf, **options)
+    wanted = audit(table, frame["label"], frame["group"], threshold=-np.inf)
+    pd.testing.assert_frame_equal(nobody.table, wanted.table)
+    who = (table, frame["label"], frame["group"], "equal_opportunity")
+    for given in ({"grid": [np.inf]}, {"start": -np.inf}, {"grid": [0.9, 0.9]}):
+        given = given | {"guarantee": "fixed-sequence", "closeness": 0.3}
+        found = scale.find_threshold_at_scale(files, metric=who[-1], **given, **options)
+        assert_same(found, control.find_threshold(*who, **given))
+    for wrong in ([np.nan], []):
+        with pytest.raises(ValueError, match=r"^grid: "):
+            scale.find_threshold_at_scale(
+                files, metric=who[-1], guarantee="fixed-sequence", grid=wrong, **options
+            )
+
+
+def test_scores_below_0_with_a_guarantee_need_a_grid_as_in_memory(tmp_path):
+    frame = people(0).rename(columns=lambda name: name.replace("p_", "score_"))
+    columns = ["score_0", "score_1", "score_2"]
+    frame[columns] -= 2
+    files = write(tmp_path / "data", frame)
+    who = (frame[columns], frame["label"], frame["group"], "equal_opportunity")
+    with pytest.raises(ValueError, match=r"grid: found None while q̂ is -") as memory:
+        control.find_threshold(*who, guarantee="fixed-sequence")
+    with pytest.raises(ValueError) as streamed:
+        scale.find_threshold_at_scale(
+            files, metric=who[-1], guarantee="fixed-sequence", folder=tmp_path / "kept"
+        )
+    assert str(streamed.value) == str(memory.value)
+
+
+def test_unlabelled_files_of_another_precision_are_audited_as_in_memory(tmp_path):
+    frame = people(5, dtype=np.float32)
+    more = people(6).drop(columns="label")
+    files = write(tmp_path / "data", frame)
+    others = write(tmp_path / "more", more, 2)
+    scores = memory_scores(more, "tps")[:, 1]
+    is_rounded_up = scores.astype(np.float32) > scores
+    threshold = float(scores[is_rounded_up][0])
+    found = scale.audit_at_scale(
+        files, threshold=threshold, unlabelled=others, folder=tmp_path / "kept"
+    )
+    wanted = audit(
+        memory_scores(frame, "tps"),
+        frame["label"],
+        frame["group"],
+        threshold=threshold,
+        unlabelled=(memory_scores(more, "tps"), more["group"]),
+    )
+    pd.testing.assert_frame_equal(found.table, wanted.table)
+
+
 @pytest.fixture
 def counted_files(monkeypatch):
     """The names of the files that are counted, in order."""
@@ -157,6 +214,46 @@ def test_kept_counts_are_used_and_a_changed_file_is_counted_again(
     people(9, n=40).to_parquet(files[1])
     scale.audit_at_scale(files, **options)
     assert counted_files[3:] == ["part1.parquet"]
+
+
+@pytest.mark.parametrize("guarantee", ["none", "fixed-sequence"])
+def test_a_file_that_is_mended_is_the_only_one_that_a_search_counts_again(
+    tmp_path, counted_files, guarantee
+):
+    files = write(tmp_path / "data", people(0, n=3_000))
+    whole = files[1].read_bytes()
+    files[1].write_bytes(b"PAR1" + bytes(len(whole) // 3) + whole[4 + len(whole) // 3 :])
+    options = {"metric": "equal_opportunity", "closeness": 0.3, "guarantee": guarantee}
+    options |= {"progress": False, "folder": tmp_path / "kept"}
+    with pytest.raises(ValueError, match=r"part1.parquet' is damaged"):
+        scale.find_threshold_at_scale(files, **options)
+    counted_files.clear()
+    files[1].write_bytes(whole)
+    found = scale.find_threshold_at_scale(files, **options)
+    assert counted_files[0] == "part1.parquet"
+    if guarantee != "none":
+        assert len(counted_files) == 1
+        people(9, n=800).to_parquet(files[1])
+        scale.find_threshold_at_scale(files, **options)
+        assert counted_files == ["part1.parquet"] * 2
+        files.append(tmp_path / "data" / "part9.parquet")
+        people(10, n=600).to_parquet(files[-1])
+        found = scale.find_threshold_at_scale(files, **options)
+        assert counted_files[2:] == ["part9.parquet"]
+    fresh = options | {"folder": tmp_path / "other"}
+    assert_same(found, scale.find_threshold_at_scale(files, **fresh))
+
+
+def test_where_all_files_are_new_the_look_is_new(tmp_path, counted_files):
+    options = {"metric": "equal_opportunity", "guarantee": "fixed-sequence"}
+    options |= {"progress": False, "folder": tmp_path / "kept", "alpha": 0.4}
+    files = write(tmp_path / "data", people(0, n=3_000))
+    scale.find_threshold_at_scale(files, **options)
+    sure = people(1, n=3_000)
+    sure["label"] = sure[["p_0", "p_1", "p_2"]].to_numpy().argmax(axis=1)
+    write(tmp_path / "data", sure)
+    scale.find_threshold_at_scale(files, **options)
+    assert len(counted_files) == 6  # q̂ lies elsewhere, and one pass still is enough
 
 
 def test_a_run_that_stopped_goes_on_where_it_was(tmp_path, counted_files):
@@ -331,3 +428,114 @@ def test_a_guarantee_from_counts_needs_bins_fixed_beforehand():
 def test_layout_reads_labels_by_name():
     assert _parquet.label_name("p_yes") == "yes"
     assert _parquet.label_name("score_3") == 3
+    assert _parquet.label_name("p_-1") == -1
+    assert [_parquet.label_name(f"p_{name}") for name in ("01", "²", "1.0")] == [
+        "01",
+        "²",
+        "1.0",
+    ]
+
+
+def test_labels_that_are_integers_ascend_whatever_the_order_of_the_columns(tmp_path):
+    frame = people(0, n=2_000, n_classes=12)
+    files = write(tmp_path / "data", frame[sorted(frame)])  # p_10 before p_2
+    options = {"metric": "equal_opportunity", "closeness": 0.3, "classwise": True}
+    found = scale.find_threshold_at_scale(files, **options, folder=tmp_path / "kept")
+    who = (memory_scores(frame, "tps"), frame["label"], frame["group"])
+    assert_same(found, control.find_threshold(*who, **options))
+    assert len(np.unique(found.threshold)) > 1
+    limits = np.linspace(0.5, 0.95, 12)
+    audited = scale.audit_at_scale(files, threshold=limits, folder=tmp_path / "kept")
+    wanted = audit(*who, threshold=limits)
+    pd.testing.assert_frame_equal(audited.table, wanted.table)
+
+
+@pytest.mark.parametrize(
+    "columns, labels",
+    [
+        (["p_False", "p_True"], [False, True]),
+        (["p_False", "p_True"], ["False", "True"]),
+        (["p_-1", "p_1"], [-1, 1]),
+        (["p_-1", "p_1"], ["-1", "1"]),
+        (["p_1.0", "p_2.0"], [1.0, 2.0]),
+        (["p_²", "p_³"], ["²", "³"]),
+    ],
+)
+def test_labels_are_known_as_they_are_written(tmp_path, columns, labels):
+    rng = np.random.default_rng(0)
+    probs = rng.random(300)
+    places = (rng.random(300) > probs).astype(int)
+    group = rng.choice(["a", "b"], 300)
+    label = pd.Series(labels)[places].to_numpy()
+    frame = pd.DataFrame({columns[0]: probs, columns[1]: 1 - probs})
+    frame.assign(label=label, group=group).to_parquet(tmp_path / "rows.parquet")
+    found = scale.audit_at_scale(tmp_path, threshold=0.6, folder=tmp_path / "kept")
+    wanted = audit(score_functions.tps(frame), places, group, threshold=0.6)
+    assert found.sizes["coverage"].tolist() == wanted.sizes["coverage"].tolist()
+
+
+EDGES = np.arange(65) / 64
+
+
+@pytest.fixture(scope="module")
+def counts_table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("counts")
+    people(0).to_parquet(folder / "rows.parquet")
+    return scale.counts(folder / "rows.parquet", edges=EDGES).table()
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (
+            {"true_label": "f"},
+            r"found the text 'f' in row 0 of column true_label; wanted True",
+        ),
+        ({"true_label": 2}, r"found 2 in column true_label; wanted True or False"),
+        ({"true_label": None}, r"row 0 has no true_label"),
+        ({"true_label": True}, r"found \d+ true labels for \d+ points in group 'g0'"),
+        ({"n": "1"}, r"found the text '1' in row 0 of column n; wanted a number"),
+        ({"n": np.inf}, r"found a count that is no whole number"),
+        ({"n": -1}, r"found a count that is no whole number"),
+        ({"score": "x"}, r"found the text 'x' in row 0 of column score"),
+        ({"score": None}, r"row 0 has no score"),
+        ({"group": None}, r"row 0 has no group"),
+        ({"label": None}, r"row 0 has no label"),
+    ],
+)
+def test_a_wrong_table_of_counts_is_told(counts_table, change, told):
+    with pytest.raises(ValueError, match=rf"^table: {told}"):
+        scale.from_counts(counts_table.assign(**change), edges=EDGES)
+
+
+def test_a_table_of_counts_needs_every_point_once_for_each_label(counts_table):
+    with pytest.raises(ValueError, match=r"different numbers of points by label"):
+        scale.from_counts(counts_table[1:], edges=EDGES)
+    moved = counts_table.copy()
+    of_one_label = (moved["label"] == 0) & (moved["group"] == "g0")
+    moved.loc[of_one_label, "group"] = "g1"  # as many points as before, all in all
+    with pytest.raises(ValueError, match=r"in group 'g0' \(0: 0, 1: \d+, 2: \d+\)"):
+        scale.from_counts(moved, edges=EDGES)
+    with pytest.raises(ValueError, match=r"^table: found no rows"):
+        scale.from_counts(counts_table[:0], edges=EDGES)
+    with pytest.raises(TypeError, match=r"found an option 'grid'; wanted one of alpha"):
+        scale.from_counts(counts_table).find_threshold("equal_opportunity", grid=[0.5])
+    with pytest.raises(ValueError, match=r"^table: found a list; wanted a data frame"):
+        scale.from_counts([1, 2], edges=EDGES)
+
+
+def test_a_table_of_counts_may_be_of_any_types(counts_table):
+    wanted = scale.from_counts(counts_table, edges=EDGES).counted.counts
+    pa = pytest.importorskip("pyarrow")
+    decimals = counts_table.astype({"n": object})
+    decimals["n"] = [Decimal(k) for k in counts_table["n"]]
+    forms = [
+        counts_table.sample(frac=1, random_state=0),
+        counts_table.astype({"true_label": int, "n": "Int64", "group": "category"}),
+        counts_table.astype({"true_label": "boolean", "n": np.uint64}),
+        decimals,
+        pa.Table.from_pandas(counts_table),
+    ]
+    for form in forms:
+        found = scale.from_counts(form, edges=EDGES).counted
+        np.testing.assert_array_equal(found.counts, wanted)

@@ -161,3 +161,29 @@ def test_the_audit_of_files_is_that_of_memory(case, level, infinite):
     pd.testing.assert_frame_equal(found.table, wanted.table)
     pd.testing.assert_frame_equal(found.disparities, wanted.disparities)
     pd.testing.assert_frame_equal(found.sizes, wanted.sizes)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([1, 2**63, 2**64 - 1], np.uint64),
+        pd.Timestamp("2020-01-01") + pd.to_timedelta([0, 1, 2], "ns"),
+        pd.date_range("2020-07-01", periods=3, tz="Europe/Berlin"),
+        pd.to_timedelta([0, 1, 2], "ns"),
+        pd.Series([False, True, None], dtype="boolean").array,
+    ],
+    ids=["large integers", "nanoseconds", "a time zone", "spans", "yes, no, none"],
+)
+def test_groups_of_any_type_are_the_same_when_they_were_kept(tmp_path, names):
+    rng = np.random.default_rng(0)
+    probs = rng.random(300)
+    frame = pd.DataFrame({"p_0": probs, "p_1": 1 - probs})
+    frame["label"] = rng.integers(0, 2, 300)
+    frame["group"] = pd.Series(names)[rng.integers(0, 3, 300)].array
+    frame.to_parquet(tmp_path / "rows.parquet")
+    scores = score_functions.tps(frame[["p_0", "p_1"]])
+    wanted = audit(scores, frame["label"], frame["group"], threshold=0.5)
+    for _ in range(2):  # counted, and then read
+        found = scale.audit_at_scale(tmp_path, threshold=0.5, folder=tmp_path / "kept")
+        assert found.sizes.index.tolist() == wanted.sizes.index.tolist()
+        assert found.sizes["count"].tolist() == wanted.sizes["count"].tolist()

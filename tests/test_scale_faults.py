@@ -224,7 +224,8 @@ def test_a_folder_that_cannot_keep_counts_is_told_before_anything_is_counted(
         ({"columns": ["p_0"]}, r"columns: found \['p_0'\]; wanted"),
         ({"sample_weight": [1]}, r"sample_weight: .* counts have no weights"),
         ({"groups": "lists"}, r"lists: found list<.*>; wanted one name"),
-        ({"columns": ["p_0", "p_1", "p_1"]}, r"label: found 2"),
+        ({"columns": ["p_0", "p_1"]}, r"label: found 2"),
+        ({"columns": ["p_0", "p_1", "p_1"]}, r"columns: found the label 1 twice in p_0"),
     ],
 )
 def test_wrong_options_are_named(tmp_path, options, told):
@@ -265,3 +266,103 @@ def test_an_unknown_option_is_named(tmp_path):
         scale.find_threshold_at_scale(
             files, metric="equal_opportunity", gurantee="fixed-sequence"
         )
+
+
+CUT_OFF = """
+import os
+import sys
+from cfhelpers import _parquet, scale
+_parquet.ROWS_AT_ONCE = 1000
+add = _parquet.Counter.add
+def cut_off_and_add(self, batch, first_row):
+    add(self, batch, first_row)
+    if first_row == 2000:
+        os.truncate(sys.argv[1], 100_000)
+_parquet.Counter.add = cut_off_and_add
+scale.audit_at_scale(sys.argv[1], threshold=0.5, folder=sys.argv[2], progress=False)
+"""
+
+
+def test_a_file_that_is_cut_off_while_it_is_counted_is_named(tmp_path):
+    (file,) = write(tmp_path / "data", people(0, n=20_000), 1)
+    command = [sys.executable, "-c", CUT_OFF, str(file), str(tmp_path / "kept")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert told.returncode == 1, told.stderr  # not ended by a signal
+    assert f"files: '{file}' changed while it was counted" in told.stderr
+
+
+def test_columns_that_are_gone_when_a_file_is_counted_are_told(tmp_path, monkeypatch):
+    files = write(tmp_path / "data", people(0))
+    look = _counting.look
+
+    def and_then_the_columns_change(*given):
+        layout = look(*given)
+        people(0).drop(columns="p_1").to_parquet(files[1])
+        return layout
+
+    monkeypatch.setattr(scale, "look", and_then_the_columns_change)
+    with pytest.raises(ValueError, match=r"^files: .*part1.parquet' has no column 'p_1'"):
+        scale.audit_at_scale(files, threshold=0.5, folder=tmp_path / "kept")
+
+
+def test_an_executor_that_does_a_task_twice_counts_nobody_twice(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "progress": False}
+
+    def does_all_twice(function, items):
+        return map(function, [*items, *items[::-1]])
+
+    found = scale.audit_at_scale(
+        files, executor=does_all_twice, folder=tmp_path / "a", **options
+    )
+    wanted = scale.audit_at_scale(files, folder=tmp_path / "b", **options)
+    assert found.sizes["count"].sum() == 300
+    pd.testing.assert_frame_equal(found.table, wanted.table)
+
+
+def test_an_executor_that_gives_no_results_is_told(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"threshold": 0.5, "folder": tmp_path / "kept", "progress": False}
+    with pytest.raises(ValueError, match=r"executor: it gave None; wanted what"):
+        scale.audit_at_scale(files, executor=lambda function, items: None, **options)
+    with ThreadPoolExecutor(1) as pool:
+
+        def gives_futures(function, items):
+            return [pool.submit(function, item) for item in items]
+
+        with pytest.raises(ValueError, match=r"executor: it gave a Future; wanted what"):
+            scale.audit_at_scale(files, executor=gives_futures, **options)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"random_state": -1}, r"^random_state: found -1; wanted an integer from 0"),
+        ({"random_state": "x"}, r"^random_state: found 'x'; wanted"),
+        ({"random_state": True}, r"^random_state: found True; wanted"),
+        ({"penalty": "x"}, r"^penalty: found 'x'; wanted a number that is not below 0"),
+        ({"penalty": float("nan")}, r"^penalty: found nan; wanted"),
+        ({"k_reg": -2}, r"^k_reg: found -2; wanted an integer from 0"),
+        ({"k_reg": 1.5}, r"^k_reg: found 1.5; wanted"),
+        ({"k_reg": None}, r"^k_reg: found None; wanted"),
+    ],
+)
+def test_options_of_scores_are_told_once_and_before_anything_is_counted(
+    tmp_path, monkeypatch, options, told
+):
+    files = write(tmp_path / "data", people(0))
+    monkeypatch.setattr(_counting, "count_file", None)  # is not called
+    options = {"score": "raps", "folder": tmp_path / "kept"} | options
+    with pytest.raises(ValueError, match=told) as error:
+        scale.audit_at_scale(files, threshold=0.5, **options)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_row_that_would_count_twice_is_told(tmp_path):
+    files = write(tmp_path / "data", people(0))
+    options = {"unlabelled": files[1:2], "folder": tmp_path / "kept"}
+    told = r"unlabelled: found .*part1.parquet', which is among `files` too"
+    with pytest.raises(ValueError, match=told):
+        scale.find_threshold_at_scale(files, metric="demographic_parity", **options)
+    with pytest.raises(ValueError, match=told):
+        scale.audit_at_scale(files, threshold=0.5, **options)
