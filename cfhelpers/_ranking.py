@@ -163,4 +163,8 @@ def compiled() -> tuple[Callable[..., None], Callable[..., None]]:
         compares.append(types.void(probs, u, number, number, types.int64, filled))
         adds.append(types.void(types.int64[:, ::1], probs, u, number, number, filled))
     options = {"cache": True, "error_model": "numpy", "nogil": True}
+    try:
+        return njit(compares, **options)(compare_labels), njit(adds, **options)(add_up)
+    except RuntimeError:  # no folder for Numba's cache: compiled anew by every process
+        options["cache"] = False
     return njit(compares, **options)(compare_labels), njit(adds, **options)(add_up)

@@ -360,8 +360,13 @@ def compiled() -> tuple[
         found = (whole[::1], types.float64[::1], whole[::1])
         sweeps.append(whole(read(packed, 1), packed, *kinds, *counts, *flags, *found))
     options = {"cache": True, "error_model": "numpy"}
+    try:
+        collects_them = njit(collects, **options)(collect)
+    except RuntimeError:  # no folder for Numba's cache: compiled anew by every process
+        options["cache"] = False
+        collects_them = njit(collects, **options)(collect)
     return (
-        njit(collects, **options)(collect),
+        collects_them,
         njit(sorts, **options)(sort_by_digits),
         njit(sweeps, **options)(sweep),
     )

@@ -13,12 +13,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
-from torch.nn import functional
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
-from tqdm.auto import tqdm
+
+try:
+    import torch
+    from torch.nn import functional
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+    from tqdm.auto import tqdm
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"networks on graphs need {error.name}: pip install 'cfhelpers[models]'"
+    ) from None
 
 from cfhelpers._checks import as_adjacency, as_array, one_of
 

@@ -665,7 +665,9 @@ class Monitor:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(f"{path}: there is no such file") from None
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{name} cannot be read: {error}") from None
         try:
             return cls.from_dict(state, metric)

@@ -1,7 +1,6 @@
 """The command `cfhelpers monitor`: count a file of new people, and say how it stands."""
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ def add_parser(commands: Any) -> None:
             "Count the people of a file into a state, and say whether groups are within "
             "what is allowed. Options of the first call are kept in the state."
         ),
+        allow_abbrev=False,
     )
     command.add_argument("state", type=Path, help="JSON file, made if there is none")
     command.add_argument(
@@ -70,23 +70,30 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0: done, 1: the gate says no, 2: a file or an option is wrong."""
-    try:
-        new = None if options.new is None else _People.of(options)
-        monitor = _monitor(options, new)
-        if new is not None:
-            _count(monitor, new, options)
-        if options.merge is not None:
-            monitor = monitor.merge(Monitor.load(options.merge, monitor.metric))
-        if options.picture is not None:
-            with atomic_write(options.picture) as partial:
-                monitor.plot().savefig(partial)
-        monitor.save(options.state)
-    except (ValueError, ImportError, OSError) as error:
-        print(f"cfhelpers monitor: {error}", file=sys.stderr)
-        return 2
+    """0: done, 1: the gate says no; else an error that the command line tells."""
+    new = None if options.new is None else _People.of(options)
+    before = _bytes_of(options.state)
+    monitor = _monitor(options, new)
+    if new is not None:
+        _count(monitor, new, options)
+    if options.merge is not None:
+        monitor = monitor.merge(Monitor.load(options.merge, monitor.metric))
+    if options.picture is not None:
+        with atomic_write(options.picture) as partial:
+            monitor.plot().savefig(partial)
+    if _bytes_of(options.state) != before:
+        raise ValueError(
+            f"{options.state}: another run changed it meanwhile, and nobody was counted "
+            "here; run this again"
+        )
+    monitor.save(options.state)
     print(f"{monitor.metric.name}, {monitor.people:,} people: {monitor.verdict}")
     return int(_is_stopped(monitor, options.fail_on))
+
+
+def _bytes_of(state: Path) -> bytes | None:
+    """What a state holds now; None where there is none."""
+    return state.read_bytes() if state.is_file() else None
 
 
 def _is_stopped(monitor: Monitor, gate: str | None) -> bool:
@@ -113,7 +120,8 @@ class _People:
     @classmethod
     def of(cls, options: argparse.Namespace) -> "_People":
         """The people of the file that the options name."""
-        table = read_table(options.new)
+        as_written = [*list_items(options.groups), options.groups, options.label]
+        table = read_table(options.new, as_written)
         frame = table.frame
         batch = table.sha256[:16]
         return cls(frame, _sets(frame, options), _groups(frame, options), batch)
@@ -207,8 +215,11 @@ def _sets(frame: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
     columns = _columns(frame, options.columns, "columns")
     kind = SETS if options.threshold is None else SCORES
     if not columns:
-        is_own = [str(name).lower().startswith(PREFIXES[kind]) for name in frame.columns]
-        columns = frame.columns[is_own].tolist()
+        roles = _columns(frame, options.groups, "groups")
+        roles += _columns(frame, options.label, "label")
+        for name in frame.columns.astype(str):
+            if name.lower().startswith(PREFIXES[kind]) and name not in roles:
+                columns.append(name)
     if len(columns) < 2:
         raise ValueError(
             f"columns: found {columns}; wanted the sets as they were served, a column "

@@ -22,7 +22,11 @@ def _root() -> Path:
 
 def _user_cache() -> Path:
     """The folder in which this system keeps a user's caches."""
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # a container's user may be a number alone, without a home
+        user = "" if sys.platform == "win32" else f"-{os.getuid()}"
+        home = Path(tempfile.gettempdir()) / f"home{user}"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     if sys.platform == "darwin":
@@ -44,6 +48,7 @@ RESULTS = ROOT / "results"
 DATA = ROOT / "data"
 ARTIFACTS = ROOT / "artifacts"
 PROFILES = ("quick", "paper")  # what `make` and `make paper` run
+LONGEST_STEM = 30  # of a name in a temporary one, which a system may not let be longer
 PERMISSIONS = _usual_permissions()  # asked once: asking sets the umask for a moment
 
 
@@ -151,7 +156,9 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     Raises
     ------
     ValueError
-        If `path` is a device or a pipe, whose place a file would take.
+        If `path` is a folder, or a device or a pipe, whose place a file would take.
+    OSError
+        If it cannot be written. The error names `path`, not the temporary one.
 
     Examples
     --------
@@ -167,29 +174,39 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     if path.is_symlink():
         path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(
-        prefix=f".{path.stem}.",
-        suffix=f"{writer_mark(os.getpid())}{path.suffix}",
-        dir=path.parent,
-    )
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.stem[:LONGEST_STEM]}.",
+            suffix=f"{writer_mark(os.getpid())}{path.suffix}",
+            dir=path.parent,
+        )
+    except OSError as error:
+        error.filename = str(path)
+        raise
     os.close(handle)
     partial = Path(name)
     try:
         partial.chmod(PERMISSIONS)
         yield partial
         os.replace(partial, path)
+    except OSError as error:
+        if error.filename == str(partial):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
 
 def check_replaceable(path: Path) -> None:
-    """A ValueError if a device or a pipe stands where a file is to be written.
+    """A ValueError if a folder, a device or a pipe stands where a file is to be written.
 
     Examples
     --------
     >>> check_replaceable(Path("table.csv"))
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; wanted a file")
+    if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a device or a pipe; wanted a file")
 
 

@@ -1,7 +1,6 @@
 """The command `cfhelpers plan`: how many people a calibration set needs."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ def add_parser(commands: Any) -> None:
         "plan",
         help="how many people a calibration set needs",
         description="How many people a calibration set needs for a promise on closeness.",
+        allow_abbrev=False,
     )
     command.add_argument(
         "--groups",
@@ -38,29 +38,25 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan; 0 if it worked, 2 if an option is wrong."""
-    try:
-        labels = None if options.labels is None else shares(options.labels, "labels")
-        found = plan(
-            options.closeness,
-            shares(options.groups, "groups"),
-            options.metric,
-            labels,
-            options.delta,
-            options.gap,
-            options.power,
-            coverage=options.coverage,
-            classwise=options.classwise,
-        )
-        if options.picture:
-            with atomic_write(options.picture) as partial:
-                found.plot().savefig(partial)
-        if options.curve:
-            with atomic_write(options.curve) as partial:
-                found.curve.to_csv(partial, index=False)
-    except (ValueError, ImportError, OSError) as error:
-        print(f"cfhelpers plan: {error}", file=sys.stderr)
-        return 2
+    """Print the plan; 0 if it worked, else an error that the command line tells."""
+    labels = None if options.labels is None else shares(options.labels, "labels")
+    found = plan(
+        options.closeness,
+        shares(options.groups, "groups"),
+        options.metric,
+        labels,
+        options.delta,
+        options.gap,
+        options.power,
+        coverage=options.coverage,
+        classwise=options.classwise,
+    )
+    if options.picture:
+        with atomic_write(options.picture) as partial:
+            found.plot().savefig(partial)
+    if options.curve:
+        with atomic_write(options.curve) as partial:
+            found.curve.to_csv(partial, index=False)
     print(found)
     print(found.cells.dropna(axis=1, how="all").to_string(index=False))
     return 0

@@ -640,7 +640,14 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         return probs
 
     def _matching(self, names: list[Any]) -> list[Any]:
-        """The columns of fit, if these are the same in some order."""
+        """The columns of fit, if these are the same in some order.
+
+        Names of polars and Arrow are always text, where labels 0 to K - 1 are numbers.
+        """
+        texts = [str(column) for column in self._columns]
+        by_text = {str(name): name for name in names}
+        if not set(names) & set(self._columns) and sorted(by_text) == sorted(texts):
+            return [by_text[text] for text in texts]
         unknown = [name for name in names if name not in self._columns]
         absent = [name for name in self._columns if name not in names]
         found = []

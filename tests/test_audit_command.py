@@ -1,5 +1,6 @@
 """The command: what it writes, its exit status and its manners."""
 
+import io
 import json
 import os
 import shutil
@@ -211,6 +212,83 @@ def test_the_file_of_predictions_is_never_written_over(people, tmp_path, capsys)
         assert "is the file of predictions itself" in capsys.readouterr().err
     assert file.read_bytes() == people[0].read_bytes()
     assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+def test_no_table_and_no_file_beside_the_report_takes_the_place_of_another(
+    people, tmp_path, monkeypatch, capsys
+):
+    """Files that are named by the command itself are looked at like those of the user."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "groups.csv"
+    shutil.copy(people[0], file)
+    assert command.main(["audit", str(file), "--csv", "."]) == 2
+    assert "groups.csv is the file of predictions itself" in capsys.readouterr().err
+    asked = ["audit", str(file), "--output", "r.html"]
+    assert command.main([*asked, "--card", "r.json"]) == 2
+    assert "card: found r.json, which is that of json" in capsys.readouterr().err
+    (tmp_path / "r.json").mkdir()
+    assert command.main(asked) == 2
+    assert "json: r.json is a folder; wanted a file" in capsys.readouterr().err
+    assert command.main(["audit", str(file), "--json", "made/"]) == 2
+    assert "json: made/ is a folder; wanted a file" in capsys.readouterr().err
+    assert file.read_bytes() == people[0].read_bytes()
+    assert sorted(tmp_path.iterdir()) == [file, tmp_path / "r.json"]
+
+
+def test_the_tables_that_are_looked_at_are_those_that_are_written(people):
+    found = audit_file(people[0], cutoff="0.5")
+    assert sorted(command.TABLES) == sorted(report.tables(found))
+
+
+def test_a_fix_that_nothing_serves_is_refused(people, capsys):
+    assert command.main(["audit", str(people[0]), "--fix", "none"]) == 2
+    assert "fix: found 'none'; it goes with --serve" in capsys.readouterr().err
+
+
+PRINTING = {
+    "plan": ["plan", "--groups", "Größe=0.5,東=0.5"],
+    "check": ["check", "plots"],
+    "monitor": ["monitor", "state.json", "people.csv"],
+}
+
+
+@pytest.mark.parametrize("name", PRINTING)
+@pytest.mark.parametrize("reader", ["closed", "ascii"])
+def test_work_that_is_done_ends_well_whoever_reads(tmp_path, monkeypatch, name, reader):
+    """A pipe that was closed, or a terminal with few characters, changes no status."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_text("set_0,set_1,y,group\n1,0,0,a\n0,1,1,b\n")
+    told = io.StringIO()
+    encoding = "ascii" if reader == "ascii" else "utf-8"
+    read, write = os.pipe()
+    if reader == "closed":
+        os.close(read)
+    with open(write, "w", encoding=encoding) as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        patch.setattr(sys, "stderr", told)
+        assert command.main(PRINTING[name]) == 0
+    if reader == "closed":
+        sentence = "the output was closed before its end"
+        assert told.getvalue() == f"cfhelpers {name}: {sentence}\n"
+    else:
+        assert told.getvalue() == ""
+        os.close(read)
+
+
+def test_every_command_complains_under_its_own_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    asked = {
+        "plan": ["plan", "--groups", "a,b", "--curve", "folder"],
+        "monitor": ["monitor", "folder", "gone.csv"],
+        "check": ["check", "no\x1b[31mextra"],
+        "audit": ["audit", "folder"],
+    }
+    for name, arguments in asked.items():
+        assert command.main(arguments) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"cfhelpers {name}: ") and told.count("\n") == 1
+        assert ".partial" not in told and "\x1b" not in told and "Errno" not in told
 
 
 def test_two_outputs_are_not_written_to_one_file(people, tmp_path, capsys):

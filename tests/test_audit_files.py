@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import lzma
+import unicodedata
 import warnings
 import zipfile
 
@@ -83,6 +84,58 @@ ACCEPTED = {
     "a comment": ("a.csv", b"# by model 7\n" + PLAIN_CSV, HALF, "Line 1 is a comment"),
     "two comments": ("a.csv", b"# by\n% x\n" + PLAIN_CSV, HALF, "Line 2 is a comment"),
     "a title": ("a.csv", b"Export of May\n" + PLAIN_CSV, HALF, "taken for a title"),
+    "a title with letters beyond ASCII": (
+        "a.csv",
+        "März in Zürich\n".encode() + PLAIN_CSV,
+        HALF,
+        "'März in Zürich', has one entry",
+    ),
+    "sixty comments": (
+        "a.csv",
+        b"# by model 7\n" * 60 + PLAIN_CSV,
+        HALF,
+        "60 lines are comments and were left out",
+    ),
+    "a line break in the header after a blank": (
+        "a.csv",
+        PLAIN_CSV.replace(b"y,group", b' "y\n", group'),
+        HALF,
+        None,
+    ),
+    "the index of a data frame": ("a.csv", BOTH.to_csv().encode(), HALF, None),
+    "the index in a workbook": ("a.xlsx", written(BOTH, "to_excel"), HALF, None),
+    "three decimals after commas": (
+        "a.csv",
+        csv(BOTH, sep=";", decimal=",", float_format="%.3f"),
+        HALF,
+        "Decimal commas",
+    ),
+    "empty rows at the end": (
+        "a.csv",
+        PLAIN_CSV + b",,,\n" * 3,
+        HALF,
+        "3 empty rows at the end left out",
+    ),
+    "a column in the other writing of Unicode": (
+        "a.csv",
+        csv(BOTH.rename(columns={"group": unicodedata.normalize("NFD", "Größe")})),
+        HALF | {"groups": unicodedata.normalize("NFC", "Größe")},
+        None,
+    ),
+    "labels in the other writing of Unicode": (
+        "a.csv",
+        csv(
+            NAMED.rename(columns={"p_yes": unicodedata.normalize("NFD", "p_fällig")})
+        ).replace(b",yes,", ",fällig,".encode()),
+        HALF | {"positive_labels": unicodedata.normalize("NFD", "fällig")},
+        None,
+    ),
+    "groups as bytes": (
+        "a.parquet",
+        written(BOTH.assign(group=BOTH["group"].str.encode("utf-8")), "to_parquet"),
+        HALF,
+        None,
+    ),
     "Excel's sep=": ("a.csv", b"sep=;\n" + csv(BOTH, sep=";"), HALF, "names the sep"),
     "an empty line first": ("a.csv", b"\n" + PLAIN_CSV, HALF, None),
     "a line break in the header": (
@@ -379,6 +432,13 @@ REFUSED = {
         {},
         r"column 'group', row 1: found the list \['a', 'b'\]; wanted one group",
     ),
+    "lists as probabilities": (
+        "a.parquet",
+        written(BOTH.assign(p_1=[[0.1, 0.9]] * 40), "to_parquet"),
+        {},
+        r"column 'p_1', row 1: found a \w+; wanted a number, in a column of its own",
+    ),
+    "empty rows alone": ("a.csv", b"p_0,p_1,y,group\n,,,\n,,,\n", {}, "holds no rows"),
     "one probability of named labels": (
         "a.csv",
         csv(NAMED.drop(columns="p_no")),
@@ -677,6 +737,25 @@ def test_groups_stay_as_they_are_written(file):
     ]
     numbers = audit_file(file(people(group=[1.0, 2.0, None, 10.0] * 10)), **HALF)
     assert numbers.groups["group"].names == ["1", "2", "10", "missing"]
+
+
+@pytest.mark.parametrize(
+    "name, options", [("p_code", {}), ("ward", {"weights": "w"}), ("p", {})]
+)
+def test_groups_are_text_whatever_their_column_is_called(file, name, options):
+    """Also where columns of probabilities or of weights begin in the same way."""
+    codes = ["007", "7"] * 20
+    path = file(csv(BOTH.drop(columns="group").assign(**{name: codes}, w=1.0)))
+    options = options | {"groups": name, "columns": "p_0,p_1"}
+    [found] = audit_file(path, **HALF, **options).audits.values()
+    assert found.table["group"].tolist() == ["007", "7"]
+
+
+def test_one_text_in_two_writings_of_unicode_is_one_group(file):
+    writings = [unicodedata.normalize(form, "Zoë") for form in ("NFC", "NFD")]
+    path = file(people(group=["a", *writings, "a"] * 10))
+    [found] = audit_file(path, **HALF).audits.values()
+    assert found.table["group"].tolist() == ["Zoë", "a"]
 
 
 def test_groups_come_in_the_order_that_is_asked_for(file):

@@ -18,7 +18,8 @@ def test_the_check_prints_versions_and_ends_well(capsys):
 
 def test_an_unknown_extra_is_named(capsys):
     assert main(["check", "pictures"]) == 2
-    assert "found pictures; wanted some of" in capsys.readouterr().out
+    told = capsys.readouterr().err
+    assert told.startswith("cfhelpers check: extras: found pictures; wanted some of")
 
 
 def test_a_package_that_is_missing_too_old_or_broken_is_told(monkeypatch):

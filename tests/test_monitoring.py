@@ -506,8 +506,8 @@ def test_the_command_knows_a_file_by_the_bytes_that_it_counted(tmp_path, monkeyp
     file.write_text(text)
     reading = monitoring_command.read_table
 
-    def read_and_grow(path):
-        found = reading(path)
+    def read_and_grow(path, *options):
+        found = reading(path, *options)
         path.write_text(text + "1,1,1,b\n")
         return found
 
@@ -527,6 +527,35 @@ def test_a_picture_that_cannot_be_drawn_leaves_none_and_counts_nobody(tmp_path):
     asked = ["monitor", str(state), str(file), "--picture", str(picture)]
     assert main(asked) == 2
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_command_loses_nobody_to_another_run(tmp_path, monkeypatch, capsys):
+    """Two runs begin with the same state: the later one is refused, not written over."""
+    state = str(tmp_path / "state.json")
+    weeks = [write_week(tmp_path / f"{place}.csv", seed=place) for place in range(3)]
+    assert main(["monitor", state, weeks[0]]) == 0
+    counting = monitoring_command._count
+
+    def count_while_another_run_ends(*options):
+        monkeypatch.setattr(monitoring_command, "_count", counting)
+        assert main(["monitor", state, weeks[1]]) == 0
+        counting(*options)
+
+    monkeypatch.setattr(monitoring_command, "_count", count_while_another_run_ends)
+    assert main(["monitor", state, weeks[2]]) == 2
+    assert "another run changed it meanwhile" in capsys.readouterr().err
+    assert Monitor.load(state).people == 4000
+    assert main(["monitor", state, weeks[2]]) == 0
+    assert Monitor.load(state).people == 6000
+
+
+def test_the_command_reads_the_index_of_a_data_frame_and_groups_as_text(tmp_path):
+    sets = pd.DataFrame({"set_0": [1, 0, 1], "set_1": [0, 1, 1], "y": [0, 1, 1]})
+    file = tmp_path / "new.csv"
+    sets.assign(set_by=["007", "7", "7"]).to_csv(file)
+    state = str(tmp_path / "state.json")
+    assert main(["monitor", state, str(file), "--groups", "set_by"]) == 0
+    assert Monitor.load(state).to_dict()["groups"] == ["007", "7"]
 
 
 def test_the_command_draws_and_merges(tmp_path):

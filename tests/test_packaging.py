@@ -144,7 +144,9 @@ def test_the_installed_wheel_does_what_the_readme_says(root, built, tmp_path):
     python = clean / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     install = [*pip, "--python", python, "install", "--no-deps", "--no-index"]
-    subprocess.run([*install, built[1]], check=True, capture_output=True)
+    # A checkout on the path would count as the package that is installed already.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*install, built[1]], check=True, capture_output=True, env=own)
     site = next(clean.glob("lib/python*/site-packages"))
     (site / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     for file in (root / "tools" / "try_installed.py", root / "README.md"):

@@ -204,6 +204,83 @@ def test_caches_lie_where_the_system_keeps_them(
     assert paths._user_cache() == tmp_path / wanted
 
 
+@pytest.mark.skipif(os.name == "nt", reason="users are numbers on POSIX")
+def test_a_user_who_has_no_home_has_caches(monkeypatch):
+    """As in a container whose user is a number alone."""
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    folder = paths._user_cache()
+    assert folder.is_absolute() and folder.parent.name == f"home-{os.getuid()}"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert paths._user_cache() == Path("/somewhere")
+
+
+WITHOUT_CACHE = """
+from numba.core import caching
+caching.CacheImpl._locator_classes = []  # as where neither package nor home is writable
+from cfhelpers import _ranking, _sweep
+_ranking.compiled()
+_sweep.compiled()
+from cfhelpers.control import find_threshold
+rows = [[0.1, 0.9], [0.9, 0.1]] * 20
+found = find_threshold(rows, [0, 1] * 20, ["a", "b", "b", "a"] * 10, "set_size")
+print(found.base_threshold)
+"""
+
+
+@pytest.mark.slow
+def test_where_no_folder_can_be_written_loops_are_compiled_all_the_same():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CACHE],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0.1\n"
+
+
+def test_networks_on_graphs_name_the_extra_that_they_need():
+    code = "import sys; sys.modules['torch'] = None; from cfhelpers import gnn"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    wanted = "ImportError: networks on graphs need torch: pip install 'cfhelpers[models]'"
+    assert done.stderr.splitlines()[-1] == wanted
+
+
+def test_a_name_as_long_as_the_system_allows_is_written(tmp_path):
+    target = tmp_path / f"{'x' * 250}.csv"
+    with paths.atomic_write(target) as partial:
+        partial.write_text("new")
+    assert target.read_text() == "new" and list(tmp_path.iterdir()) == [target]
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    """Not the temporary one; and a folder is not replaced."""
+    is_folder = pytest.raises(ValueError, match="is a folder; wanted a file")
+    with is_folder, paths.atomic_write(tmp_path):
+        pytest.fail("nothing may be written")
+    target = tmp_path / f"{'x' * 300}.csv"
+    with pytest.raises(OSError) as caught, paths.atomic_write(target):
+        pytest.fail("nothing may be written")
+    assert caught.value.filename == str(target)
+    target = tmp_path / "a.csv"
+    with pytest.raises(OSError) as caught, paths.atomic_write(target) as partial:
+        raise OSError(28, "No space left on device", str(partial))
+    assert caught.value.filename == str(target)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     target = tmp_path / "table.csv"
     target.write_text("old")

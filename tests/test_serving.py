@@ -286,6 +286,21 @@ def test_json_needs_a_score_with_a_name_and_the_estimator_of_fit():
         FairConformalClassifier.from_dict({})
 
 
+@pytest.mark.parametrize("names", [["0", "1", "2"], ["2", "0", "1"], [2, 0, 1]])
+def test_labels_that_are_numbers_may_be_columns_named_by_text(names):
+    """Polars and Arrow have no other names, and fit may have had an array."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), 600)
+    y = rng.integers(0, 3, 600)
+    fair = FairConformalClassifier(closeness=0.4, random_state=0)
+    fair.fit(probs, y, rng.choice(["a", "b"], 600))
+    served = FairConformalClassifier.from_dict(json.loads(json.dumps(fair.to_dict())))
+    table = pd.DataFrame(probs[:, [int(name) for name in names]], columns=names)
+    np.testing.assert_array_equal(served.predict_set(table), fair.predict_set(probs))
+    with pytest.raises(ValueError, match="which fit did not have"):
+        served.predict_set(table.set_axis(["0", "1", "3"], axis=1))
+
+
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
 def test_polars_and_arrow_tables_are_people(library):
     module = pytest.importorskip(library)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
+import io
 import json
 import os
 import shlex
@@ -38,6 +40,7 @@ DONE = 0
 GATE_SAYS_NO = 1
 WRONG = 2
 INTERRUPTED = 130
+TABLES = ("verdicts.csv", "cells.csv", "groups.csv", "fixes.csv")  # in the CSV folder
 STDOUT = "-"  # in the place of a file's name
 
 HELP = {
@@ -124,22 +127,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     parsed = _parser().parse_args(given)
     options = vars(parsed)
+    name = options.pop("command")
     try:
         if parsed.run is not run_audit:  # plan, monitor, check
-            return int(parsed.run(parsed))
+            return _run_and_say(name, parsed)
         del options["run"]
         return run_audit(options, _as_utf8(shlex.join(["cfhelpers", *given])))
     except (ValueError, ImportError) as error:
-        _complain(str(error))
+        _complain(str(error), name)
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
-        _complain(f"{named}{error.strerror or error}")
+        _complain(f"{named}{error.strerror or error}", name)
     except MemoryError:
-        _complain("the file is too large for the memory of this machine")
+        _complain("the file is too large for the memory of this machine", name)
     except KeyboardInterrupt:
-        _complain("interrupted")
+        _complain("interrupted", name)
         return INTERRUPTED
     return WRONG
+
+
+def _run_and_say(name: str, options: argparse.Namespace) -> int:
+    """Another command than the audit; what it prints is said when its work is done.
+
+    So its exit status is that of the work, whatever becomes of the reader.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = int(options.run(options))
+    _say(printed.getvalue().rstrip("\n"), name)
+    return status
 
 
 def run_audit(options: dict[str, Any], command: str) -> int:
@@ -150,6 +166,8 @@ def run_audit(options: dict[str, Any], command: str) -> int:
     chosen_fix = options.pop("fix")
     outputs = Outputs(**{name: options.pop(name) for name in OUTPUTS})
     outputs.check(predictions)
+    if chosen_fix and not outputs.serve:
+        raise ValueError(f"fix: found {chosen_fix!r}; it goes with --serve FILE")
     earlier = report.read_document(compare) if compare else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -230,14 +248,40 @@ class Outputs:
                 f"output: a report needs {', '.join(absent)}: "
                 "pip install 'cfhelpers[report]'; without it there are --json and --csv"
             )
+        names = {option: getattr(self, option) for option in OUTPUTS}
+        names |= {"json": self.json_file, "csv": self.csv_folder}
         places: dict[Path, str] = {}
-        for option in OUTPUTS:
-            name = getattr(self, option)
-            if name and not (option == "json" and name == STDOUT):
-                check_writable(option, Path(name), predictions, option == "csv")
-                other = places.setdefault(Path(name).resolve(), option)
+        for option, name in names.items():
+            if not name or (option == "json" and name == STDOUT):
+                continue
+            is_folder = option == "csv"
+            if name.endswith("/") and not is_folder:
+                raise ValueError(f"{option}: {name} is a folder; wanted a file")
+            check_writable(option, Path(name), predictions, is_folder)
+            files = [Path(name)]
+            if is_folder:
+                files += [Path(name) / table for table in TABLES]
+                for table in files[1:]:
+                    check_writable(option, table, predictions)
+            for file in files:
+                other = places.setdefault(file.resolve(), option)
                 if other != option:
-                    raise ValueError(f"{option}: found {name}, which is that of {other}")
+                    raise ValueError(f"{option}: found {file}, which is that of {other}")
+
+    @property
+    def json_file(self) -> str:
+        """Where the audit is written as JSON: by default beside the report."""
+        if self.json or not self.output:
+            return self.json
+        return str(Path(self.output).with_suffix(".json"))
+
+    @property
+    def csv_folder(self) -> str:
+        """Where the tables are written: by default beside the report."""
+        if self.csv or not self.output:
+            return self.csv
+        page = Path(self.output)
+        return str(page.with_name(f"{page.stem}_tables"))
 
     def write(
         self, found: FileAudit, document: dict[str, Any], chosen_fix: str
@@ -245,12 +289,8 @@ class Outputs:
         """Write everything; gives a line for each file."""
         lines = []
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        json_file = self.json
-        csv_folder = self.csv
-        if self.output:
-            page = Path(self.output)
-            json_file = json_file or str(page.with_suffix(".json"))
-            csv_folder = csv_folder or str(page.with_name(f"{page.stem}_tables"))
+        json_file = self.json_file
+        csv_folder = self.csv_folder
         if json_file == STDOUT:
             lines.append(text.rstrip("\n"))
         elif json_file:
@@ -339,14 +379,13 @@ def check_writable(
         ...
     ValueError: json: / is a folder; wanted a file
     """
-    if path.is_dir() and not is_folder:
-        raise ValueError(f"{option}: {path} is a folder; wanted a file")
     if is_folder and path.exists() and not path.is_dir():
         raise ValueError(f"{option}: {path} is a file; wanted a folder")
-    try:
-        paths.check_replaceable(path)
-    except ValueError as error:
-        raise ValueError(f"{option}: {error}") from None
+    if not is_folder:
+        try:
+            paths.check_replaceable(path)
+        except ValueError as error:
+            raise ValueError(f"{option}: {error}") from None
     # The folders of a path may not be there yet, and are made when it is written.
     is_same = path.resolve() == predictions.resolve()
     if path.exists() and predictions.exists():
@@ -382,13 +421,13 @@ def _as_utf8(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _complain(text: str) -> None:
+def _complain(text: str, command: str = "audit") -> None:
     """One line on the error stream, in which nothing acts on a terminal."""
     _tolerate(sys.stderr)
-    print(f"cfhelpers audit: {harmless(' '.join(text.split()))}", file=sys.stderr)
+    print(f"cfhelpers {command}: {harmless(' '.join(text.split()))}", file=sys.stderr)
 
 
-def _say(text: str) -> None:
+def _say(text: str, command: str = "audit") -> None:
     """Print, also where the reader has closed the pipe or knows few characters."""
     if not text:
         return
@@ -398,7 +437,7 @@ def _say(text: str) -> None:
     except BrokenPipeError:
         # Python flushes once more at the end, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _complain("the output was closed before its end")
+        _complain("the output was closed before its end", command)
 
 
 def _tolerate(stream: Any) -> None:
@@ -413,7 +452,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="cfhelpers", description="Conformal fairness.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(required=True, dest="command", metavar="command")
     _add_audit(commands)
     planning_command.add_parser(commands)
     monitoring_command.add_parser(commands)

@@ -34,7 +34,7 @@ from cfhelpers.auditing.statistics import (
 )
 from cfhelpers.auditing.verdicts import VACUOUS, Verdict
 from cfhelpers.auditing.weighting import Weights
-from cfhelpers.auditing.words import counted
+from cfhelpers.auditing.words import composed, counted
 from cfhelpers.groups import Groups
 from cfhelpers.metrics import FairnessMetric, get_metric
 
@@ -1003,7 +1003,7 @@ def _sets_at(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 def _positive_names(positive_labels: Any, predictions: Predictions) -> list[str]:
     """The names of the labels that are compared."""
     label_names = predictions.label_names
-    positive = [str(name) for name in list_items(positive_labels)]
+    positive = [composed(str(name)) for name in list_items(positive_labels)]
     if positive == ["all"] and "all" not in label_names:
         return label_names
     if positive:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cfhelpers.auditing.missing import groups_with_missing
-from cfhelpers.auditing.words import counted, harmless
+from cfhelpers.auditing.words import composed, counted, harmless
 from cfhelpers.groups import Groups
 
 # How files say that there is no value; compared in lower case, without spaces around.
@@ -78,8 +78,10 @@ def _text_of(value: Any, words: frozenset[str]) -> str | None:
     """One value as text, None where it says that there is none."""
     if isinstance(value, float) and value.is_integer():
         text = str(int(value))
+    elif isinstance(value, bytes):  # some programs write text into Parquet so
+        text = composed(value.decode("utf-8", "backslashreplace"))
     else:
-        text = str(value).strip()
+        text = composed(str(value))
     if text.lower() in words:
         return None
     return harmless(text)

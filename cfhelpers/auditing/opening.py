@@ -25,11 +25,12 @@ from typing import Any
 
 import pandas as pd
 
-from cfhelpers.auditing.words import counted, harmless
+from cfhelpers.auditing.words import composed, counted, harmless
 from cfhelpers.auditing.workbook import workbook_frame
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 COMMENT_MARKS = ("#", "%", "//")
+FEW_COMMENTS = 3  # of which each is told by itself
 READABLE = "CSV, parquet, feather and Excel files can be read"
 MAGIC = {
     b"PAR1": "parquet",
@@ -151,7 +152,7 @@ def _frame(
     if not isinstance(frame.index, pd.RangeIndex):
         named = [column for column in frame.index.names if column is not None]
         frame = frame.reset_index() if named else frame.reset_index(drop=True)
-    frame.columns = [str(column).strip() for column in frame.columns]
+    frame.columns = [composed(str(column)) for column in frame.columns]
     return frame
 
 
@@ -284,26 +285,30 @@ class _TextFile:
                 ) from None
             notes.append("The text is in UTF-16.")
         self.data = data.removeprefix(b"\xef\xbb\xbf")
-        first_lines = self.data[:200_000].splitlines()[
-            :50
-        ]  # by their bytes: Å ends in \x85
-        self.first_lines = [line.decode("latin-1") for line in first_lines]
+        first_lines = self.data[:200_000].splitlines()  # by their bytes: Å ends in \x85
+        self.first_lines = [line.decode("utf-8", "replace") for line in first_lines]
         self.separator = ","
         self.n_skipped = self._skip_comments()
 
     def _skip_comments(self) -> int:
         """How many lines stand before the header; the separator is found too."""
         skipped = 0
+        comments = []
         while skipped < len(self.first_lines):
             line = self.first_lines[skipped].strip()
             declared = re.fullmatch(r"sep=(.)", line, flags=re.IGNORECASE)
             if declared:
                 self.notes.append(f"Line {skipped + 1} names the separator.")
             elif line.startswith(COMMENT_MARKS):
-                self.notes.append(f"Line {skipped + 1} is a comment and was left out.")
+                comments.append(skipped + 1)
             elif line:
                 break
             skipped += 1
+        if len(comments) > FEW_COMMENTS:
+            self.notes.append(f"{len(comments)} lines are comments and were left out.")
+        else:
+            for line_number in comments:
+                self.notes.append(f"Line {line_number} is a comment and was left out.")
         rest = self.first_lines[skipped:]
         self.separator = _separator(rest)
         if len(rest) > 2 and self._is_title(rest):
@@ -329,7 +334,7 @@ class _TextFile:
             if row:
                 if any("\ufffd" in name for name in row):
                     raise ValueError(self._place_that_is_not_utf8())
-                return [name.strip() for name in row]
+                return [composed(name) for name in row]
         raise ValueError(f"{self.name} holds no rows")
 
     def _lines(self) -> list[str]:
@@ -374,6 +379,7 @@ class _TextFile:
             raise ValueError(f"{self.name} cannot be read: {words}") from None
         frame.columns = names
         self._note_short_lines(len(names), len(frame))
+        frame = self._without_empty_end(frame)
         nameless = [place for place, name in enumerate(names) if not name]
         empty = [place for place in nameless if frame.iloc[:, place].isna().all()]
         if empty:
@@ -383,6 +389,15 @@ class _TextFile:
             between = SEPARATORS.get(self.separator, repr(self.separator))
             self.notes.append(f"Columns are separated by {between}.")
         return frame
+
+    def _without_empty_end(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows without empty ones below them, of which spreadsheets leave some."""
+        if frame.empty or not frame.iloc[-1].isna().all():
+            return frame
+        is_filled = frame.notna().any(axis=1).to_numpy()
+        n_empty = int(is_filled[::-1].argmax()) if is_filled.any() else len(frame)
+        self.notes.append(f"{counted(n_empty, 'empty row')} at the end left out.")
+        return frame.iloc[: len(frame) - n_empty]
 
     def _note_short_lines(self, n_columns: int, n_rows: int) -> None:
         """Say which line has fewer entries than the header, if one has.
@@ -422,7 +437,7 @@ class _TextFile:
         while lines and not lines[0].strip():
             lines = lines[1:]
             n_lines += 1
-        reader = csv.reader(lines, delimiter=self.separator)
+        reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=True)
         next(reader, None)
         return n_lines + reader.line_num
 

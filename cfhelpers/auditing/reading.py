@@ -28,7 +28,7 @@ from cfhelpers.auditing.grouping import (
 )
 from cfhelpers.auditing.opening import Table, open_table
 from cfhelpers.auditing.weighting import RULES, Weights
-from cfhelpers.auditing.words import counted, harmless
+from cfhelpers.auditing.words import composed, counted, harmless
 from cfhelpers.groups import Groups
 
 PROBABILITIES = "probabilities"
@@ -158,7 +158,9 @@ def load_predictions(
     ('sets', ['no', 'yes'], [0, 1])
     """
     one_of(missing, "missing", MISSING_RULES)
-    table = open_table(Path(path), _holds_numbers(columns, weights))
+    as_written = [*list_items(groups), *list_items(label), *list_items(part)]
+    is_number = _holds_numbers(columns, weights, [*as_written, *list_items(id), groups])
+    table = open_table(Path(path), is_number)
     frame = table.frame
     notes = list(table.notes)
     n_rows = len(frame)
@@ -175,7 +177,7 @@ def load_predictions(
         frame, value_columns, kind, labels, positive_labels, notes
     )
     y = _label_codes(labels, frame[roles.label], label_names)
-    order = [str(name) for name in list_items(group_order)]
+    order = [composed(str(name)) for name in list_items(group_order)]
     groupings = _groupings(group_frame, min_group, order, notes)
     calibration = None
     if roles.part:
@@ -200,26 +202,43 @@ def load_predictions(
     )
 
 
-def read_table(path: Path) -> Table:
-    """A file as it is, with at least one row; text stays text."""
-    return open_table(path, _holds_numbers("", ""))
+def read_table(path: Path, as_written: Sequence[str] = ()) -> Table:
+    """A file as it is, with at least one row; text stays text.
+
+    Columns that are named in `as_written` are text whatever their names begin with.
+    """
+    return open_table(path, _holds_numbers("", "", as_written))
 
 
-def _holds_numbers(columns: Any, weights: str) -> Callable[[str], bool]:
-    """Says of a column's name whether numbers are expected in it."""
+def _holds_numbers(
+    columns: Any, weights: str, as_written: Sequence[Any]
+) -> Callable[[str], bool]:
+    """Says of a column's name whether numbers are expected in it.
+
+    Groups, labels and ids are text: 007 and 7 are two groups, also in a column p_code.
+    """
     every: list[str] = []
     for prefixes in PREFIXES.values():
         every += prefixes
-    named = {str(name).strip() for name in list_items(columns)}
+    named = {composed(str(name)) for name in list_items(columns)}
     named |= set(ONE_PROBABILITY)
+    texts = {composed(str(name)) for name in as_written}
+    weight = _weight_names(weights) if weights else None
 
     def is_number(name: str) -> bool:
-        if weights and name.lower().startswith(weights.strip().lower()):
+        if name in texts:
+            return False
+        if weight and weight.fullmatch(name):
             return True
         is_value = name.lower().startswith(tuple(every)) or name in named
         return is_value and name.lower() not in ONE_DECISION
 
     return is_number
+
+
+def _weight_names(weights: str) -> re.Pattern[str]:
+    """What a column of weights and those of its replicates are called."""
+    return re.compile(re.escape(composed(weights)) + r"(_?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -377,7 +396,7 @@ def _weights(
     _refuse_first(is_wrong, frame[roles.weights], "a weight from 0 on")
     if not weights.any():
         raise ValueError(f"column {roles.weights!r}: every weight is 0")
-    pattern = re.compile(re.escape(roles.weights) + r"_?\d+", re.IGNORECASE)
+    pattern = _weight_names(roles.weights)
     found = [name for name in roles.others if pattern.fullmatch(name)]
     if len(found) < 2 or replicates == "none":
         return Weights(weights)
@@ -429,9 +448,9 @@ def named_columns(given: Any, all_columns: list[str]) -> list[str]:
     >>> named_columns('sex,"income, net"', ["income, net", "sex"])
     ['sex', 'income, net']
     """
-    if isinstance(given, str) and given.strip() in all_columns:
-        return [given.strip()]
-    return [str(item).strip() for item in list_items(given)]
+    if isinstance(given, str) and given.strip() and composed(given) in all_columns:
+        return [composed(given)]
+    return [composed(str(item)) for item in list_items(given)]
 
 
 def _value_columns(
@@ -503,7 +522,7 @@ def _label_name(column: str, kind: str) -> str:
     """The name of a column without its prefix."""
     for prefix in PREFIXES[kind]:
         if column.lower().startswith(prefix):
-            return harmless(column[len(prefix) :].strip())
+            return harmless(composed(column[len(prefix) :]))
     return harmless(column)
 
 
@@ -541,7 +560,7 @@ def _both_probabilities(
     elif set(in_lower_case) <= {"false", "true"}:
         names = [in_lower_case.get(name, name.title()) for name in ("false", "true")]
     own = _label_name(str(column.name), PROBABILITIES)
-    given = [str(name) for name in positive_labels if str(name) in names]
+    given = [name for name in map(composed, map(str, positive_labels)) if name in names]
     is_plain = {name.lower() for name in names} in ({"0", "1"}, {"false", "true"})
     positive = ""
     if len(names) == 2 and is_plain:
@@ -613,7 +632,7 @@ def _numbers(column: pd.Series, notes: list[str]) -> pd.Series:
         return numbers
     text = column.astype(str).str.strip()
     is_comma = text.str.fullmatch(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?").to_numpy(bool)
-    thousands = text.str.fullmatch(r"\d{1,3},\d{3}").to_numpy(bool)
+    thousands = text.str.fullmatch(r"[1-9]\d{0,2},\d{3}").to_numpy(bool)  # not 0,125
     if (is_comma & is_text).any() and not thousands[is_text].all():
         notes.append(f"Column {column.name!r} has decimal commas.")
         return pd.to_numeric(text.str.replace(",", "."), errors="coerce")
@@ -677,7 +696,10 @@ def _refuse_first(is_wrong: ArrayLike, column: pd.Series, wanted: str) -> None:
     found = "nothing"
     if isinstance(entry, str) and entry.strip().endswith("%"):
         wanted = f"{wanted}, without a per cent sign"
-    if not pd.isna(entry):
+    if isinstance(entry, list | tuple | dict | np.ndarray):
+        found = f"a {type(entry).__name__}"
+        wanted = f"{wanted}, in a column of its own"
+    elif not pd.isna(entry):
         found = repr(plain(entry))
         if isinstance(entry, str) and re.fullmatch(r"-?\d+(\.\d+)?", entry):
             found = entry
@@ -733,8 +755,8 @@ def list_items(value: Any) -> list[Any]:
         return list(value)
     if value is None:
         return []
-    text = str(value)
-    if not text.strip():
+    text = composed(str(value))
+    if not text:
         return []
     row = next(csv.reader([text], skipinitialspace=True))
     return [item.strip() for item in row if item.strip()]

@@ -32,6 +32,17 @@ def counted(n: int, one: str, several: str = "") -> str:
     return f"{n:,} {noun}"
 
 
+def composed(text: str) -> str:
+    """Text in one of the ways in which Unicode can write it, without spaces around.
+
+    Examples
+    --------
+    >>> composed("Zoe\u0308 ") == "Zoë"
+    True
+    """
+    return unicodedata.normalize("NFC", text).strip()
+
+
 def confidence_text(confidence: float) -> str:
     """A confidence in per cent, with the digits that its distance from 100% deserves.
 
