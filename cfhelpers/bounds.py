@@ -68,7 +68,8 @@ def _beta_quantiles(
 
 def _beta_lower(k: np.ndarray, n: np.ndarray, level: ArrayLike) -> np.ndarray:
     """Lower bounds for k of n points."""
-    return np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), n - k + 1, level))
+    levels = np.asarray(level)
+    return np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), n - k + 1, levels))
 
 
 def _beta_upper(k: np.ndarray, n: np.ndarray, level: ArrayLike) -> np.ndarray:
