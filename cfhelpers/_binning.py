@@ -3,8 +3,8 @@
 A bin ends at an edge, which belongs to it: bin j holds the scores above edge j - 1 and
 up to edge j, the bin after the last edge the finite scores above it, and one more bin the
 infinite ones. Numba compiles the loop at its first use and keeps the result on disk;
-where Numba is absent the same function runs as it stands here. This file imports nothing
-of the package: Numba's cache, which watches this file alone, is then never out of date.
+where Numba is absent the same function runs as it stands here. The loop calls nothing of
+another file: Numba's cache, which watches this file alone, is then never out of date.
 """
 
 import functools
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from cfhelpers._compiling import compile_loop
 
 N_SLOTS = 1 << 15
 AT_ONCE = 1 << 13  # numbers whose slots are found in one go: they stay in a near cache
@@ -168,7 +170,7 @@ def count_column(
 def compiled() -> Callable[..., int]:
     """`count_column`, compiled where Numba is installed."""
     try:
-        from numba import njit, types
+        from numba import types
     except ImportError:
         return count_column
 
@@ -197,4 +199,4 @@ def compiled() -> Callable[..., int]:
                 types.int32[::1],
             )
         )
-    return njit(signatures, cache=True, nogil=True)(count_column)
+    return compile_loop(count_column, signatures, nogil=True)

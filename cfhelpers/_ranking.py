@@ -3,8 +3,8 @@
 `compare_labels` compares every pair of labels, which is quickest for a few of them;
 `add_up` walks down labels that NumPy has sorted. Numba compiles both at their first use
 and keeps the result on disk; where Numba is absent the very same functions run as they
-stand here. This file imports nothing of the package: Numba's cache, which watches this
-file alone, is then never out of date.
+stand here. The loops call nothing of another file: Numba's cache, which watches this file
+alone, is then never out of date.
 """
 
 import functools
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from cfhelpers._compiling import compile_loop
 
 FEW_LABELS = 12  # up to here comparing every pair of labels is quicker than sorting
 ROWS_AT_ONCE = 1024  # whose columns stay in the processor's nearest cache
@@ -151,7 +153,7 @@ def add_up(
 def compiled() -> tuple[Callable[..., None], Callable[..., None]]:
     """`compare_labels` and `add_up`, compiled where Numba is installed."""
     try:
-        from numba import njit, types
+        from numba import types
     except ImportError:
         return compare_labels, add_up
     compares = []
@@ -162,9 +164,8 @@ def compiled() -> tuple[Callable[..., None], Callable[..., None]]:
         filled = number[:, ::1]
         compares.append(types.void(probs, u, number, number, types.int64, filled))
         adds.append(types.void(types.int64[:, ::1], probs, u, number, number, filled))
-    options = {"cache": True, "error_model": "numpy", "nogil": True}
-    try:
-        return njit(compares, **options)(compare_labels), njit(adds, **options)(add_up)
-    except RuntimeError:  # no folder for Numba's cache: compiled anew by every process
-        options["cache"] = False
-    return njit(compares, **options)(compare_labels), njit(adds, **options)(add_up)
+    options = {"error_model": "numpy", "nogil": True}
+    return (
+        compile_loop(compare_labels, compares, **options),
+        compile_loop(add_up, adds, **options),
+    )

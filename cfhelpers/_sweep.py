@@ -2,9 +2,9 @@
 
 `collect` gathers the scores above q̂, `sort_by_digits` sorts them, `sweep` walks over
 them. Numba compiles the loops at their first use and keeps the result on disk; where
-Numba is absent the very same functions run as they stand here, and NumPy sorts. This file
-imports nothing of the package: Numba's cache, which watches this file alone, is then
-never out of date.
+Numba is absent the very same functions run as they stand here, and NumPy sorts. The loops
+call nothing of another file: Numba's cache, which watches this file alone, is then never
+out of date.
 """
 
 import functools
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from cfhelpers._compiling import compile_loop
 
 PAGE = 4096  # records that fit on a page; few searches need a second one
 DIGIT_BITS = 11  # at most, of a digit: the nearest cache has room for their counts
@@ -324,7 +326,7 @@ def compiled() -> tuple[
 ]:
     """`collect`, a sort and `sweep`, compiled where Numba is installed."""
     try:
-        from numba import njit, types
+        from numba import types
         from numba.extending import register_jitable
     except ImportError:
         return collect, sort_by_comparing, sweep
@@ -359,16 +361,11 @@ def compiled() -> tuple[
         flags = (types.boolean, types.boolean, types.boolean, types.float64)
         found = (whole[::1], types.float64[::1], whole[::1])
         sweeps.append(whole(read(packed, 1), packed, *kinds, *counts, *flags, *found))
-    options = {"cache": True, "error_model": "numpy"}
-    try:
-        collects_them = njit(collects, **options)(collect)
-    except RuntimeError:  # no folder for Numba's cache: compiled anew by every process
-        options["cache"] = False
-        collects_them = njit(collects, **options)(collect)
+    options = {"error_model": "numpy"}
     return (
-        collects_them,
-        njit(sorts, **options)(sort_by_digits),
-        njit(sweeps, **options)(sweep),
+        compile_loop(collect, collects, **options),
+        compile_loop(sort_by_digits, sorts, **options),
+        compile_loop(sweep, sweeps, **options),
     )
 
 

@@ -222,9 +222,9 @@ def test_a_user_who_has_no_home_has_caches(monkeypatch):
 WITHOUT_CACHE = """
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # as where neither package nor home is writable
-from cfhelpers import _ranking, _sweep
-_ranking.compiled()
-_sweep.compiled()
+from cfhelpers import _binning, _ranking, _sweep
+for part in (_binning, _ranking, _sweep):
+    part.compiled()
 from cfhelpers.control import find_threshold
 rows = [[0.1, 0.9], [0.9, 0.1]] * 20
 found = find_threshold(rows, [0, 1] * 20, ["a", "b", "b", "a"] * 10, "set_size")
