@@ -158,7 +158,7 @@ def results(rows: pd.DataFrame, card: pd.DataFrame) -> str:
 def results_line(by_guarantee: pd.DataFrame, dataset: str, attribute: str) -> list[str]:
     """The cells of one line: gap and set size of the base and of both rules."""
     base = by_guarantee.loc[Guarantee.NONE]
-    of_records = base["records"].removeprefix("real, ")
+    of_records = base["records"].replace("real, ", "")
     cells = [
         f"{DATASETS[dataset]} by {attribute} ({of_records})",
         f"{base['base_disparity']:.3f}, {base['base_efficiency']:.2f}",

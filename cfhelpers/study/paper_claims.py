@@ -19,7 +19,7 @@ MOST = 0.9  # neither "all" nor "every"; added after the first values were seen
 MINOR = 0.10  # "minor", "minimal", "little effect": sets grow by a tenth at most
 CLOSE = 0.05  # "close to", "near": this far from the number
 MUCH = 0.025  # "much", "significantly": half of the smallest c that the paper asks for
-SHARE = (0.0, 1.0)  # what a share can be
+SHARE = (0.0, 1.0)  # what a share can be, and a gap between shares
 SELDOM = 0.10  # a guarantee may fail this often, as coverage does
 COVERAGE = 0.9  # 1 − α
 FOUR_FIFTHS = 0.8
@@ -460,6 +460,7 @@ INTERSECTIONAL = (
             "metric": GAPS,
             "score": ["aps", "cfgnn", "daps"],
         },
+        limits=SHARE,
     ),
 )
 
