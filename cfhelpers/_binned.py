@@ -209,12 +209,14 @@ class CountedScores:
         totals = chosen.sum(axis=1)
         at_edges = np.zeros((len(counts.edges) + 2, len(totals)), np.int64)
         np.cumsum(chosen[:, :-1].T, axis=0, out=at_edges[1:])
-        place = np.full(len(counts.label_names), -1)
+        # Noted scores may be many millions: their kinds stay small integers.
+        place = np.full(len(counts.label_names), -1, np.int32)
         place[columns] = np.arange(len(columns))
-        label, rest = np.divmod(counts.kinds.astype(np.int64), max(n_kinds, 1))
+        label = counts.kinds // np.int32(max(n_kinds, 1))
         keeps = (place[label] >= 0) & (counts.values < np.inf)
         values = counts.values[keeps]
-        kinds = (place[label] * n_kinds + rest)[keeps]
+        shift = (place - np.arange(len(place), dtype=np.int32)) * np.int32(n_kinds)
+        kinds = (counts.kinds + shift[label])[keeps]
         order = np.argsort(values, kind="stable")
         largest = np.finfo(np.float64).max
         edges = np.concatenate([[-np.inf], counts.edges, [largest]])
