@@ -15,6 +15,14 @@ def test_the_page_is_written_from_the_notes(kept):
     assert stress.PAGE.read_text(encoding="utf-8") == stress.page(kept)
 
 
+def test_the_page_does_not_depend_on_which_test_was_run_last(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(stress, "KEPT", tmp_path / "notes.json")
+    monkeypatch.setattr(stress, "PAGE", tmp_path / "page.md")
+    last_first = dict(reversed(kept["tests"].items()))
+    stress.write_kept(kept | {"tests": last_first})
+    assert stress.PAGE.read_text(encoding="utf-8") == stress.page(kept)
+
+
 def test_every_part_was_run_and_nothing_failed(kept):
     assert {test["part"] for test in kept["tests"].values()} == set(stress.PARTS)
     failed = [name for name, test in kept["tests"].items() if test["outcome"] == "failed"]

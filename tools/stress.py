@@ -106,7 +106,8 @@ def read_kept(path: Path = KEPT) -> dict[str, Any]:
 def write_kept(kept: Mapping[str, Any]) -> None:
     """Keep the notes, and write the page from them."""
     text = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    for path, content in ((KEPT, text), (PAGE, page(kept))):
+    as_read = json.loads(text)  # in the order in which the next run will find it
+    for path, content in ((KEPT, text), (PAGE, page(as_read))):
         with atomic_write(path) as partial:
             partial.write_text(content, encoding="utf-8")
 
