@@ -40,7 +40,7 @@ test: lint compiled  ## ruff, mypy, pytest, and the notebooks' outputs compared 
 	$(if $(NOTEBOOKS),OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NOTEBOOKS) --nbval-lax --nbval-current-env \
 		--nbval-sanitize-with notebooks/nbval_sanitize.cfg --dist loadscope -n 2 -q -W default)
 
-quick-test: style compiled  ## what a change is most likely to break, in under two minutes, without mypy
+quick-test: style compiled  ## what a change is most likely to break, in about three minutes, without mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests cfhelpers --doctest-modules -n 2 --dist worksteal -q -m "not slow and not stress"
 
 compiled: $(READY)
