@@ -178,7 +178,7 @@ class PretendedWorkers:
         self.last = last
         self.asked = []
 
-    def __call__(self, address, inputs):
+    def __call__(self, function, inputs, address):
         self.inputs = inputs
         return self
 
@@ -190,7 +190,7 @@ class PretendedWorkers:
 
     def results(self, units):
         for place in reversed(range(len(units))):  # in any order
-            parameters, seed, epochs = units[place]
+            parameters, seed, epochs = units[place].values()
             if len(self.asked) == self.last:
                 raise Killed
             self.asked.append((parameters["lr"], seed, epochs))
@@ -485,7 +485,7 @@ def workers(monkeypatch, tmp_path):
     """In the place of Ray's."""
     monkeypatch.setattr(paths, "ARTIFACTS", tmp_path / "artifacts")
     pretended = PretendedWorkers()
-    monkeypatch.setattr(tuning, "_Workers", pretended)
+    monkeypatch.setattr(tuning, "Workers", pretended)
     return pretended
 
 
@@ -751,7 +751,8 @@ def answer(code: str, *arguments):
 @contextmanager
 def cluster():
     """The address of a Ray cluster that belongs to another process."""
-    code = "import ray; os.environ.update(tuning.ENVIRONMENT); tuning._start(ray, None)\n"
+    code = "from cfhelpers._ray import connected\n"
+    code += "ray = connected(None, 'address', 'study')\n"
     code += "address = ray.get_runtime_context().gcs_address\n"
     code += "print('address', address, flush=True); sys.stdin.read()"
     with start(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -17,6 +17,7 @@ from cfhelpers.datasets import Dataset
 from cfhelpers.datasets import split as split_rows
 from cfhelpers.study import experiments, models, presets, scoring
 from cfhelpers.study.stored_rows import add_rows, own_rows
+from cfhelpers.study.workers import results
 
 FILE = "base_models.csv"
 SCORES = ("tps", "aps")
@@ -81,6 +82,7 @@ def compare(
     training_splits: int = 3,
     splits: int = 10,
     *,
+    jobs: int = 1,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Accuracy, log loss and the size of conformal sets of several base models.
@@ -97,6 +99,8 @@ def compare(
         Each has its own division of the rows and its own model.
     splits : int
         Re-splits, over which the sizes are means.
+    jobs : int
+        More than 1: models are trained beside each other, by Ray.
     progress : bool
         Whether a bar shows how far it is.
 
@@ -107,27 +111,34 @@ def compare(
     """
     compared = [*candidates, (LARGEST_CLASS, {})]
     units = []
+    keys = []
     for seed in range(training_splits):
-        for model, parameters in compared:
-            units.append((seed, model, parameters))
-    found = []
-    for seed, model, parameters in tqdm(
-        units, "base models", disable=not progress, leave=False
-    ):
         parts = split_rows(dataset, seed)
-        key = experiments.rows_key(
-            dataset, parts, model, parameters, seed, {"splits": splits}
-        )
-        rows = own_rows(path(), COLUMNS, key)
-        if rows.empty:
-            if model == LARGEST_CLASS:
-                row = largest_class(dataset, seed)
-            else:
-                row = measure(dataset, parts, model, parameters, seed, splits)
-            rows = pd.DataFrame([row | {"key": key}], columns=COLUMNS)
-            add_rows(path(), rows, COLUMNS[:6])
-        found.append(rows)
-    return pd.concat(found, ignore_index=True)
+        for model, parameters in compared:
+            units.append({"model": model, "parameters": parameters, "seed": seed})
+            keys.append(
+                experiments.rows_key(
+                    dataset, parts, model, parameters, seed, {"splits": splits}
+                )
+            )
+    missing = [i for i, key in enumerate(keys) if own_rows(path(), COLUMNS, key).empty]
+    pending = [units[i] for i in missing]
+    found = results(_row, pending, {"dataset": dataset, "splits": splits}, jobs)
+    for place, row in tqdm(
+        found, "base models", len(pending), disable=not progress, leave=False
+    ):
+        row |= {"key": keys[missing[place]]}
+        add_rows(path(), pd.DataFrame([row], columns=COLUMNS), COLUMNS[:6])
+    return pd.concat([own_rows(path(), COLUMNS, key) for key in keys], ignore_index=True)
+
+
+def _row(
+    dataset: Dataset, splits: int, model: str, parameters: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """One row of `compare`, without its key."""
+    if model == LARGEST_CLASS:
+        return largest_class(dataset, seed)
+    return measure(dataset, split_rows(dataset, seed), model, parameters, seed, splits)
 
 
 def measure(

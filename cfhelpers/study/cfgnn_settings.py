@@ -22,6 +22,7 @@ from cfhelpers.scores import aps
 from cfhelpers.study import experiments, models, spaces
 from cfhelpers.study.scoring import ScoredSplit
 from cfhelpers.study.stored_rows import add_rows, own_rows
+from cfhelpers.study.workers import results
 
 FILE = "cfgnn_settings.csv"
 METRIC = "disparate_impact"
@@ -79,6 +80,7 @@ def run(
     seed: int = 0,
     splits: int = 10,
     only: Sequence[int] | None = None,
+    jobs: int = 1,
     progress: bool = True,
     **options: Any,
 ) -> pd.DataFrame:
@@ -103,6 +105,8 @@ def run(
         Re-splits, over which the numbers are means.
     only : integers, optional
         Which of the n settings; None: all. Some take a second, some a quarter of an hour.
+    jobs : int
+        More than 1: settings are run beside each other, by Ray.
     progress : bool
         Whether a bar shows how far it is.
     **options
@@ -117,21 +121,29 @@ def run(
     places = list(range(n) if only is None else only)
     if not places or min(places) < 0 or max(places) >= n:
         raise ValueError(f"only: found {places}; wanted some of 0 to {n - 1}")
-    found = []
-    for place in tqdm(places, "settings of CFGNN", disable=not progress, leave=False):
+    units = []
+    keys = []
+    for place in places:
         setting = settings[place]
         asked = {"setting": setting, "seed": seed, "splits": splits, **options}
-        key = experiments.rows_key(
-            dataset, base.parts, base.model, base.parameters, base.seed, asked
+        keys.append(
+            experiments.rows_key(
+                dataset, base.parts, base.model, base.parameters, base.seed, asked
+            )
         )
-        rows = own_rows(path(), COLUMNS, key)
-        if rows.empty:
-            row = measure(dataset, base, setting, seed, splits, options)
-            row |= {"dataset": dataset.name, "setting": place, "key": key}
-            rows = pd.DataFrame([row], columns=COLUMNS)
-            add_rows(path(), rows, IDENTITY)
-        found.append(rows)
-    return pd.concat(found, ignore_index=True)
+        units.append({"setting": setting})
+    missing = [i for i, key in enumerate(keys) if own_rows(path(), COLUMNS, key).empty]
+    pending = [units[i] for i in missing]
+    shared = {"dataset": dataset, "base": base, "seed": seed}
+    shared |= {"splits": splits, "options": options}
+    found = results(measure, pending, shared, jobs)
+    for i, row in tqdm(
+        found, "settings of CFGNN", len(pending), disable=not progress, leave=False
+    ):
+        place = missing[i]
+        row |= {"dataset": dataset.name, "setting": places[place], "key": keys[place]}
+        add_rows(path(), pd.DataFrame([row], columns=COLUMNS), IDENTITY)
+    return pd.concat([own_rows(path(), COLUMNS, key) for key in keys], ignore_index=True)
 
 
 def measure(

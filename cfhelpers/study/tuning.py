@@ -10,7 +10,7 @@ in profiles/settings.yaml.
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,12 +21,11 @@ from tqdm.auto import tqdm
 from cfhelpers import paths
 from cfhelpers._cache import fingerprint
 from cfhelpers._checks import one_of
-from cfhelpers._ray import ENVIRONMENT
-from cfhelpers._ray import start as _start
 from cfhelpers.datasets import Dataset, load_dataset, split
 from cfhelpers.study import training
 from cfhelpers.study.presets import TUNED, save_best
 from cfhelpers.study.spaces import KINDS, SPACES, Space, draw, edges_of, space, table
+from cfhelpers.study.workers import Workers
 
 __all__ = ["SPACES", "space", "table", "trials_path", "tune"]
 
@@ -154,7 +153,7 @@ def tune(
     place = Path(trials or paths.ARTIFACTS / "tuning" / f"{dataset.name}-{key}.csv")
     inputs = {"model": model, "dataset": dataset, "parts": parts, "probs": probs}
     search = _Search(place, key, settings, seeds, steps)
-    with _Workers(address, inputs) as workers:
+    with Workers(_run_trial, inputs, address) as workers:
         search.run(workers, f"tuning {model}", progress)
     best = search.best()
     record = {
@@ -284,7 +283,7 @@ class _Search:
             raise ValueError(f"value: found {row['value']!r}; wanted a number")
         return measured
 
-    def run(self, workers: "_Workers", title: str, progress: bool) -> None:
+    def run(self, workers: Workers, title: str, progress: bool) -> None:
         """Run what is missing, rung by rung; every finished trial is stored at once."""
         alive = list(range(len(self.settings)))
         for rung, epochs in enumerate(self.rungs):
@@ -307,13 +306,16 @@ class _Search:
 
     def _run_all(
         self,
-        workers: "_Workers",
+        workers: Workers,
         pending: list[tuple[int, int, int]],
         title: str,
         progress: bool,
     ) -> dict[tuple[int, int, int], Exception]:
         """Run some trials beside each other; gives those that fail, and why."""
-        units = [(self.settings[place], *trial) for place, *trial in pending]
+        units = []
+        for setting, seed, epochs in pending:
+            parameters = self.settings[setting]
+            units.append({"parameters": parameters, "seed": seed, "epochs": epochs})
         failed = {}
         results = workers.results(units)
         bar = tqdm(results, title, len(pending), disable=not progress, leave=False)
@@ -471,48 +473,6 @@ def _cfgnn_trial(
         "epoch": how["epoch"],
         "reached": how["reached"],
     }
-
-
-class _Workers:
-    """Ray's workers: those that are there, a cluster's, or some for the meantime."""
-
-    def __init__(self, address: str | None, inputs: Mapping[str, Any]) -> None:
-        self.address = address
-        self.inputs = inputs
-        self.is_started_here = False
-
-    def __enter__(self) -> "_Workers":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self.is_started_here:
-            import ray
-
-            ray.shutdown()
-
-    def results(self, units: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, what a trial measured or why it failed), as trials end."""
-        if not units:
-            return
-        os.environ.update(ENVIRONMENT)
-        import ray
-
-        if not ray.is_initialized():
-            _start(ray, self.address)
-            self.is_started_here = True
-        gpus = min(1, ray.cluster_resources().get("GPU", 0))
-        trial = ray.remote(_run_trial).options(num_cpus=1, num_gpus=gpus)
-        shared = {name: ray.put(value) for name, value in self.inputs.items()}
-        places = {}
-        for place, unit in enumerate(units):
-            places[trial.remote(*unit, **shared)] = place
-        waiting = list(places)
-        while waiting:
-            (finished,), waiting = ray.wait(waiting)
-            try:
-                yield places[finished], ray.get(finished)
-            except ray.exceptions.RayError as error:
-                yield places[finished], error
 
 
 def main() -> None:
