@@ -122,6 +122,17 @@ def test_what_is_not_at_hand_keeps_its_counts(tmp_path, monkeypatch):
         counts.keep_records({"acs_income": load_dataset("acs_income", n=500)})
 
 
+@pytest.mark.parametrize("lost", ["records_path", "counts_path"])
+def test_one_file_that_is_lost_is_made_anew(tmp_path, monkeypatch, lost):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    credit = load_dataset("credit")
+    counts.keep_records({"credit": credit})
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    getattr(counts, lost)().unlink()
+    counts.keep_records({"credit": credit})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
 def test_the_kept_counts_of_pokec_n_are_those_of_the_records(shared, monkeypatch):
     monkeypatch.setenv("CFHELPERS_DATA", str(shared / "data"))
     dataset = load_dataset("pokec_n", "local", attribute=("region", "gender"))

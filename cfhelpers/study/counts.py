@@ -285,11 +285,9 @@ def keep_records(datasets: Mapping[str, Dataset]) -> None:
             raise ValueError(f"datasets: found simulated records of {name}; wanted real")
         records.append(pd.DataFrame([describe_records(dataset)]))
         cells.append(count_cells(dataset))
-    if records_path().exists():
-        for kept, frames in (
-            (real_records().reset_index(), records),
-            (real_counts(), cells),
-        ):
+    for path, frames in ((records_path(), records), (counts_path(), cells)):
+        if path.exists():
+            kept = pd.read_csv(path)
             frames.append(kept[kept["source"] != FIRST_ROWS])
     first, first_cells = pokec_z_first_rows()
     records.append(pd.DataFrame([first]))
