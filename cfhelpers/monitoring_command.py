@@ -1,5 +1,7 @@
 """The command `cfhelpers monitor`: count a file of new people, and say how it stands."""
 
+from __future__ import annotations
+
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cfhelpers._checks import plain
+from cfhelpers._locking import one_at_a_time
 from cfhelpers.auditing.grouping import BETWEEN_COLUMNS, as_text
 from cfhelpers.auditing.reading import (
     IS_TRUE,
@@ -71,7 +74,19 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """0: done, 1: the gate says no; else an error that the command line tells."""
-    new = None if options.new is None else _People.of(options)
+    new = None
+    if options.new is not None:
+        new = _People.of(options)
+    elif not options.state.exists():
+        raise ValueError(f"{options.state}: there is no such state; wanted a file too")
+    with one_at_a_time(options.state):
+        monitor = _renewed(options, new)
+    print(f"{monitor.metric.name}, {monitor.people:,} people: {monitor.verdict}")
+    return int(_is_stopped(monitor, options.fail_on))
+
+
+def _renewed(options: argparse.Namespace, new: _People | None) -> Monitor:
+    """The monitor of the state with all that is asked for, which is saved."""
     before = _bytes_of(options.state)
     monitor = _monitor(options, new)
     if new is not None:
@@ -81,14 +96,14 @@ def run(options: argparse.Namespace) -> int:
     if options.picture is not None:
         with atomic_write(options.picture) as partial:
             monitor.plot().savefig(partial)
+    # Where a file system has no locks, another run may have come between.
     if _bytes_of(options.state) != before:
         raise ValueError(
             f"{options.state}: another run changed it meanwhile, and nobody was counted "
             "here; run this again"
         )
     monitor.save(options.state)
-    print(f"{monitor.metric.name}, {monitor.people:,} people: {monitor.verdict}")
-    return int(_is_stopped(monitor, options.fail_on))
+    return monitor
 
 
 def _bytes_of(state: Path) -> bytes | None:
@@ -118,7 +133,7 @@ class _People:
     batch: str
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> "_People":
+    def of(cls, options: argparse.Namespace) -> _People:
         """The people of the file that the options name."""
         as_written = [*list_items(options.groups), options.groups, options.label]
         table = read_table(options.new, as_written)
@@ -147,11 +162,7 @@ class _People:
 
 def _monitor(options: argparse.Namespace, new: _People | None) -> Monitor:
     """The monitor of the state, or a new one; options must agree with the state."""
-    if not options.state.exists():
-        if new is None:
-            raise ValueError(
-                f"{options.state}: there is no such state; wanted a file too"
-            )
+    if new is not None and not options.state.exists():
         return _new_monitor(options, new)
     monitor = Monitor.load(options.state)
     asked = {

@@ -307,6 +307,18 @@ ACCEPTED = {
         HALF | {"id": "person"},
         "39 rows with an id that occurred before",
     ),
+    "lines of more characters than an entry may have": (
+        "a.csv",
+        PLAIN_CSV.replace(b"\n", (b";" + b"1" * 70) * 2000 + b"\n").replace(b",", b";"),
+        HALF,
+        "Columns are separated by semicolons.",
+    ),
+    "a title of more characters than an entry may have": (
+        "a.csv",
+        b"x" * 140_000 + b"\n" + PLAIN_CSV,
+        HALF,
+        "it was taken for a title and left out",
+    ),
     "weights that are all alike": (
         "a.csv",
         people(w=2.5),
@@ -350,11 +362,38 @@ REFUSED = {
     "empty": ("a.csv", b"", {}, r"^a.csv is empty$"),
     "an empty gzip": ("a.csv.gz", gzip.compress(b""), {}, "a.csv.gz is empty"),
     "a header alone": ("a.csv", b"p_0,p_1,y,group\n", {}, "holds no rows"),
-    "an entry without end": (
+    "an entry without end in the first row": (
         "a.csv",
         PLAIN_CSV.replace(b",a", b',"' + b"x" * 200_000 + b'"', 1),
         {},
-        "cannot be read: field larger than field limit",
+        "column 'group', row 1: found an entry of 200,000 characters; wanted at most",
+    ),
+    "an entry without end in the last row": (
+        "a.csv",
+        PLAIN_CSV.replace(b"\n", b",\n") + b"0.1,0.9,1,a," + b"x" * 140_000 + b"\n",
+        {},
+        "column '', row 41: found an entry of 140,000 characters; wanted at most 131,072",
+    ),
+    "an entry of many rows": (
+        "a.csv",
+        PLAIN_CSV
+        + b'0.1,0.9,1,"a\n'
+        + PLAIN_CSV.split(b"\n", 1)[1] * 400
+        + b'0.1,0.9,1,a"\n',
+        {},
+        "column 'p_0', row 41: found an entry of 192,013 characters; .* of many rows",
+    ),
+    "a name of a column without end": (
+        "a.csv",
+        PLAIN_CSV.replace(b"group", b"x" * 200_000, 1),
+        {},
+        "the header of a.csv: found an entry of more than 131,072 characters; wanted the",
+    ),
+    "one line and nothing else": (
+        "a.csv",
+        b"x" * 300_000,
+        {},
+        "the header of a.csv: found an entry of more than 131,072 characters; wanted the",
     ),
     "a row that is too long": (
         "a.csv",

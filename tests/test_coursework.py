@@ -3,8 +3,10 @@
 Their checks pass right answers and name what is wrong in others.
 """
 
+import ast
 import copy
 import functools
+import itertools
 import re
 from pathlib import Path
 
@@ -197,6 +199,70 @@ def test_the_lines_of_an_exercise_are_short(name):
     assert [line for line in lines if len(line) > 90] == []
 
 
+@pytest.mark.parametrize("kind", ["exercises", "solutions"])
+@pytest.mark.parametrize("name", NAMES)
+def test_who_unfolds_a_cell_meets_no_wall(name, kind):
+    cells = read(kind, name).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    assert max(len(cell.source.splitlines()) for cell in code) <= 30
+    assert len(cells) - len(code) >= 0.8 * len(code)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_check_is_announced_folded_and_kept_from_students(name):
+    """A sentence says how many cells it has; all but the last only define things."""
+    counts = {
+        1: "Run the folded cell.",
+        2: "Run both folded cells.",
+        3: "Run the three folded cells.",
+        4: "Run the four folded cells.",
+    }
+    cells = read("exercises", name).cells
+    places = [place for place, cell in enumerate(cells) if mark(cell)["grade"]]
+    for place in places:
+        if cells[place].cell_type != "code":
+            continue
+        first = place
+        while cells[first - 1].cell_type == "code":
+            first -= 1
+        said = cells[first - 1].source
+        assert said.startswith("**Check.** ")
+        assert said.endswith(counts[place + 1 - first])
+        assert mark(cells[first - 2])["solution"]
+        for cell in cells[first : place + 1]:
+            assert cell.metadata["jupyter"] == {"source_hidden": True}
+            assert mark(cell)["locked"]
+
+
+def names_bound(source):
+    """What a cell's own level defines or assigns."""
+    names = set()
+    pending = list(ast.parse(source).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.GeneratorExp | ast.ListComp):
+            pending += ast.iter_child_nodes(node)
+    return names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_check_that_is_run_again_alone_finds_what_the_cells_above_it_prepared(name):
+    """No other cell gives a name of theirs to something else."""
+    cells = [cell for cell in read("solutions", name).cells if cell.cell_type == "code"]
+    prepared = []
+    for cell in cells:
+        if "jupyter" in cell.metadata and not mark(cell)["grade"]:
+            prepared.append(cell)
+    assert len(prepared) >= 4
+    for cell, other in itertools.product(prepared, cells):
+        if other is not cell:
+            assert not names_bound(cell.source) & names_bound(other.source)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exercise_shows_no_solution_and_adds_up(name):
     solved, released = read("solutions", name), read("exercises", name)
@@ -305,9 +371,9 @@ def test_the_exercises_are_what_nbgrader_makes_of_the_solutions_and_it_grades_th
         return coded(read("solutions", NAMES[0]), "solution").get(grade_id, cell).source
 
     def careless_and_cheating(grade_id, cell):
-        changed = {"ex01-pvalue": cell.source, "ex01-shift": CARELESS} | dict.fromkeys(
-            checks, "pass"
-        )
+        changed = {"ex01-pvalue": cell.source, "ex01-shift": CARELESS}
+        if "jupyter" in cell.metadata:  # a check, or what it needs
+            return "pass"
         return changed.get(grade_id) or right(grade_id, cell)
 
     assert hand_in(*room, "ada", right).items() >= full.items()

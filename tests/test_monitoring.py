@@ -3,6 +3,9 @@
 import hashlib
 import json
 import math
+import subprocess
+import sys
+from collections import Counter
 
 import check_monitor
 import numpy as np
@@ -10,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy.special import betaln
 
-from cfhelpers import Monitor, monitoring_command
+from cfhelpers import Monitor, _locking, monitoring_command
 from cfhelpers.auditing.command import main
 from cfhelpers.bounds import confidence_sequence
 from cfhelpers.fairness import METRICS, FairnessMetric, disparity
@@ -530,7 +533,11 @@ def test_a_picture_that_cannot_be_drawn_leaves_none_and_counts_nobody(tmp_path):
 
 
 def test_the_command_loses_nobody_to_another_run(tmp_path, monkeypatch, capsys):
-    """Two runs begin with the same state: the later one is refused, not written over."""
+    """Two runs begin with the same state, on a file system that has no locks.
+
+    The later one is refused, not written over.
+    """
+    monkeypatch.setattr(_locking, "_is_taken", lambda handle: True)
     state = str(tmp_path / "state.json")
     weeks = [write_week(tmp_path / f"{place}.csv", seed=place) for place in range(3)]
     assert main(["monitor", state, weeks[0]]) == 0
@@ -547,6 +554,113 @@ def test_the_command_loses_nobody_to_another_run(tmp_path, monkeypatch, capsys):
     assert Monitor.load(state).people == 4000
     assert main(["monitor", state, weeks[2]]) == 0
     assert Monitor.load(state).people == 6000
+
+
+TWO_AT_ONCE = """
+import sys, time
+from pathlib import Path
+from cfhelpers.auditing.command import main
+folder, own, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+(folder / f"{own}.ready").touch()
+while len(list(folder.glob("*.ready"))) < 2:
+    time.sleep(0.001)
+for place in range(count):
+    for name in (own, "both"):
+        file = folder / f"{name}{place}.csv"
+        print("status", name, main(["monitor", str(folder / "state.json"), str(file)]))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_lose_nobody_and_count_nobody_twice(tmp_path):
+    """Each counts files of its own, and both try to count the same files."""
+    count = 15
+    for place in range(count):
+        for offset, name in enumerate(("one", "two", "both")):
+            row = f"{place},{offset}\n"
+            text = f"set_0,set_1,y,group,w,v\n1,0,0,a,{row}0,1,1,b,{row}"
+            (tmp_path / f"{name}{place}.csv").write_text(text)
+    command = [sys.executable, "-c", TWO_AT_ONCE, str(tmp_path)]
+    runs = []
+    for name in ("one", "two"):
+        runs.append(
+            subprocess.Popen(
+                [*command, name, str(count)], stdout=subprocess.PIPE, text=True
+            )
+        )
+    lines = []
+    for run in runs:
+        lines += run.communicate(timeout=300)[0].splitlines()
+        assert run.returncode == 0
+    said = Counter(line for line in lines if line.startswith("status"))
+    wanted = {"status one 0": count, "status two 0": count}
+    assert said == wanted | {"status both 0": count, "status both 2": count}
+    monitor = Monitor.load(tmp_path / "state.json")
+    assert monitor.people == 3 * count * 2
+    assert len(monitor.batches) == 3 * count
+    assert not list(tmp_path.glob(".*"))
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from cfhelpers._locking import one_at_a_time
+with one_at_a_time(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_waits_for_another_and_not_for_one_that_was_killed(
+    tmp_path, monkeypatch, capsys
+):
+    state = tmp_path / "state.json"
+    file = write_week(tmp_path / "1.csv")
+    command = [sys.executable, "-c", HOLD, str(state)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout.readline() == "held\n"
+            monkeypatch.setattr(_locking, "PATIENCE", 0.1)
+            assert main(["monitor", str(state), file]) == 2
+            assert "another run has worked on it for 0.1 s" in capsys.readouterr().err
+            assert not state.exists()
+        finally:
+            other.kill()
+    assert (tmp_path / ".state.lock").exists()
+    assert main(["monitor", str(state), file]) == 0
+    assert Monitor.load(state).people == 2000
+    assert not (tmp_path / ".state.lock").exists()
+
+
+def test_a_lock_that_was_removed_meanwhile_is_nobodys(tmp_path, monkeypatch):
+    """Its next owner would be alone with it, beside the owner of a new file."""
+    state = tmp_path / "state.json"
+    lock = tmp_path / ".state.lock"
+    taking = _locking._is_taken
+
+    def take_what_was_removed(handle):
+        monkeypatch.setattr(_locking, "_is_taken", taking)
+        lock.unlink()
+        return taking(handle)
+
+    monkeypatch.setattr(_locking, "_is_taken", take_what_was_removed)
+    with _locking.one_at_a_time(state):
+        assert lock.exists()
+    assert not lock.exists()
+
+
+def test_a_state_where_nothing_may_be_written_is_named(tmp_path, monkeypatch, capsys):
+    file = write_week(tmp_path / "1.csv")
+
+    def refuse(path, *options):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(_locking.os, "open", refuse)
+    monkeypatch.setattr(_locking.os, "access", lambda *options: False)
+    assert main(["monitor", str(tmp_path / "state.json"), file]) == 2
+    message = capsys.readouterr().err
+    assert "state.json" in message and ".lock" not in message
 
 
 def test_the_command_reads_the_index_of_a_data_frame_and_groups_as_text(tmp_path):

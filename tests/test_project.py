@@ -109,15 +109,23 @@ def test_constraints_satisfy_every_requirement_that_make_installs(project, const
         ), requirement
 
 
+def in_a_new_python(code):
+    """What some code prints, where nothing was imported before."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
 def test_importing_cfhelpers_loads_nothing_heavy():
     heavy = "{'torch', 'numpy', 'numba', 'sklearn', 'matplotlib', 'pandas'}"
-    code = f"import sys, cfhelpers; print(sorted({heavy} & set(sys.modules)))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True
-        ).stdout.strip()
-        == "[]"
+    done = in_a_new_python(
+        f"import sys, cfhelpers; print(sorted({heavy} & set(sys.modules)))"
     )
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_every_public_name_is_found_on_first_use_and_unknown_ones_are_not():
@@ -234,25 +242,14 @@ print(found.base_threshold)
 
 @pytest.mark.slow
 def test_where_no_folder_can_be_written_loops_are_compiled_all_the_same():
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_CACHE],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = in_a_new_python(WITHOUT_CACHE)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0.1\n"
 
 
 def test_networks_on_graphs_name_the_extra_that_they_need():
-    code = "import sys; sys.modules['torch'] = None; from cfhelpers import gnn"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = in_a_new_python(
+        "import sys; sys.modules['torch'] = None; from cfhelpers import gnn"
     )
     wanted = "ImportError: networks on graphs need torch: pip install 'cfhelpers[models]'"
     assert done.stderr.splitlines()[-1] == wanted

@@ -3,6 +3,8 @@
 The lessons keep to their targets.
 """
 
+import re
+
 import nbformat
 import pytest
 import texture
@@ -57,6 +59,7 @@ def made(tmp_path, cells):
 
 def test_nothing_of_a_lesson_is_left_out(tmp_path):
     figure = new_output("display_data", data={"image/png": "AA=="})
+    table = new_output("display_data", data={"text/html": "<table>", "text/plain": "1"})
     cells = [
         new_markdown_cell("# One title\n\n| a | 12 |\n<details>two words</details>"),
         new_markdown_cell("[a](https://doi.org/1) [b](https://example.org) $x$"),
@@ -64,15 +67,19 @@ def test_nothing_of_a_lesson_is_left_out(tmp_path):
         new_code_cell("sets.slots(3, 0.1)", outputs=[figure]),
         new_code_cell("sets.aps_stairs()"),
         new_code_cell("slots = 3", outputs=[figure]),
+        new_code_cell("a, b", outputs=[table, figure]),
+        new_code_cell("a", outputs=[table]),
     ]
     counted = made(tmp_path, cells)
-    assert counted.cells == [6]
+    assert counted.cells == [8]
     assert counted.words == 8  # One title a <details>two words… [a](…) [b](…) $x$
-    assert counted.code_lines == [2, 1, 1, 1]
+    assert counted.code_lines == [2, 1, 1, 1, 1, 1]
     assert max(counted.lengths) == len("x = [y for y in range(3)]")
-    assert counted.per_hundred() == 20
+    assert counted.per_hundred() == pytest.approx(100 / 7)
     assert counted.diagrams == {"slots"}
     assert counted.literature == {"https://doi.org/1"}
+    assert (counted.figures, counted.tables) == (3, 1)
+    assert counted.minutes() == pytest.approx(8 / 200 + 7 / 20 + 3 + 0.5)
 
 
 def test_the_lessons_stand_beside_their_models(capsys):
@@ -113,3 +120,16 @@ def test_ideas_are_drawn():
 @pytest.mark.parametrize("number", texture.LESSONS)
 def test_every_lesson_links_to_the_literature(number):
     assert texture.lesson_texture(texture.lesson_files([number])).literature
+
+
+NOTEBOOKS = sorted((texture.ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_minutes_at_the_top_are_those_of_reading(path):
+    """In steps of five, and at most a quarter off."""
+    top = nbformat.read(path, as_version=4).cells[0].source
+    (said,) = re.findall(r"^(\d+) minutes · ", top, flags=re.MULTILINE)
+    assert int(said) % 5 == 0
+    minutes = texture.lesson_texture([path]).minutes()
+    assert abs(int(said) - minutes) <= int(said) / 4, f"reading takes {minutes:.0f}"

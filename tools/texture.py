@@ -15,7 +15,10 @@ comprehensions   list, set, dict comprehensions and generator expressions per 10
                  lines that are not blank;
 diagrams         different public functions of cfhelpers.diagrams that are called in a
                  cell below which a figure is stored;
-literature       different links in Markdown cells to a host in LITERATURE.
+literature       different links in Markdown cells to a host in LITERATURE;
+minutes          to read it once: 200 words a minute, 20 code lines a minute, a minute
+                 for each figure and half a minute for each table that is stored below a
+                 cell. At its top a notebook says them in steps of five.
 """
 
 import argparse
@@ -150,6 +153,10 @@ MODEL_LESSONS = {
     "conformal-prediction": (10, 39, 89, 2, 1),
 }
 LINK = re.compile(r"https?://[^\s)>\]\"']+")
+WORDS_A_MINUTE = 200
+CODE_LINES_A_MINUTE = 20
+MINUTES_A_FIGURE = 1.0
+MINUTES_A_TABLE = 0.5
 
 
 class LessonTexture(NamedTuple):
@@ -162,6 +169,17 @@ class LessonTexture(NamedTuple):
     comprehensions: int
     diagrams: set[str]
     literature: set[str]
+    figures: int
+    tables: int
+
+    def minutes(self) -> float:
+        """How long reading takes."""
+        return (
+            self.words / WORDS_A_MINUTE
+            + len(self.lengths) / CODE_LINES_A_MINUTE
+            + self.figures * MINUTES_A_FIGURE
+            + self.tables * MINUTES_A_TABLE
+        )
 
     def per_hundred(self) -> float:
         """Comprehensions per 100 code lines."""
@@ -200,17 +218,26 @@ def drawing_functions(folder: Path = ROOT / "cfhelpers" / "diagrams") -> set[str
     return names
 
 
+def shown_kinds(cell) -> set[str]:
+    """The kinds of what is stored below a cell, as image/png."""
+    return {kind for output in cell.outputs for kind in output.get("data", {})}
+
+
 def shows_a_figure(cell) -> bool:
     """Whether a figure is stored below a cell."""
-    kinds = [kind for output in cell.outputs for kind in output.get("data", {})]
-    return any(kind.startswith("image/") for kind in kinds)
+    return any(kind.startswith("image/") for kind in shown_kinds(cell))
+
+
+def shows_a_table(cell) -> bool:
+    """Whether a table is stored below a cell, and no figure."""
+    return "text/html" in shown_kinds(cell) and not shows_a_figure(cell)
 
 
 def lesson_texture(files: Iterable[Path]) -> LessonTexture:
     """The texture of some notebooks taken together."""
     cells, code_lines, lengths = [], [], []
     diagrams, literature = set(), set()
-    words = comprehensions = 0
+    words = comprehensions = figures = tables = 0
     drawing = drawing_functions()
     for file in files:
         notebook = nbformat.read(file, as_version=4)
@@ -228,8 +255,18 @@ def lesson_texture(files: Iterable[Path]) -> LessonTexture:
                 comprehensions += sum(found)
                 if shows_a_figure(cell):
                     diagrams |= called_names(tree) & drawing
+                figures += shows_a_figure(cell)
+                tables += shows_a_table(cell)
     return LessonTexture(
-        cells, words, code_lines, lengths, comprehensions, diagrams, literature
+        cells=cells,
+        words=words,
+        code_lines=code_lines,
+        lengths=lengths,
+        comprehensions=comprehensions,
+        diagrams=diagrams,
+        literature=literature,
+        figures=figures,
+        tables=tables,
     )
 
 
@@ -247,7 +284,7 @@ def lesson_row(name: str, texture: LessonTexture) -> str:
         f"{percentile(texture.code_lines, 90):5.0f}"
         f"{percentile(texture.lengths, 50):8.0f}{percentile(texture.lengths, 90):5.0f}"
         f"{texture.per_hundred():15.1f}{len(texture.diagrams):9}"
-        f"{len(texture.literature):11}"
+        f"{len(texture.literature):11}{texture.minutes():9.0f}"
     )
 
 
@@ -255,7 +292,7 @@ def print_lessons(root: Path = ROOT) -> None:
     """The lessons' table: each, the path together, the models."""
     print(
         f"{'':28}{'cells':>7}{'words':>7}{'lines':>7}{'p90':>5}{'length':>8}{'p90':>5}"
-        f"{'comprehensions':>15}{'diagrams':>9}{'literature':>11}"
+        f"{'comprehensions':>15}{'diagrams':>9}{'literature':>11}{'minutes':>9}"
     )
     for file in lesson_files(root=root):
         print(lesson_row(file.stem, lesson_texture([file])))
@@ -267,7 +304,7 @@ def print_lessons(root: Path = ROOT) -> None:
         blank = "–"
         print(
             f"{name:28}{cells:7}{blank:>7}{blank:>7}{blank:>5}{p50:8}{p90:5}"
-            f"{comprehensions:15}{diagrams:9}{blank:>11}"
+            f"{comprehensions:15}{diagrams:9}{blank:>11}{blank:>9}"
         )
 
 

@@ -31,6 +31,8 @@ from cfhelpers.auditing.workbook import workbook_frame
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 COMMENT_MARKS = ("#", "%", "//")
 FEW_COMMENTS = 3  # of which each is told by itself
+FIRST_BYTES = 200_000  # that are looked at for the header; to the end of a line
+LONGEST_ENTRY = csv.field_size_limit()  # 131,072 characters
 READABLE = "CSV, parquet, feather and Excel files can be read"
 MAGIC = {
     b"PAR1": "parquet",
@@ -285,7 +287,9 @@ class _TextFile:
                 ) from None
             notes.append("The text is in UTF-16.")
         self.data = data.removeprefix(b"\xef\xbb\xbf")
-        first_lines = self.data[:200_000].splitlines()  # by their bytes: Å ends in \x85
+        end = LINE_END.search(self.data, FIRST_BYTES)
+        self.first_bytes = self.data[: end.start()] if end else self.data
+        first_lines = self.first_bytes.splitlines()  # by their bytes: Å ends in \x85
         self.first_lines = [line.decode("utf-8", "replace") for line in first_lines]
         self.separator = ","
         self.n_skipped = self._skip_comments()
@@ -330,16 +334,23 @@ class _TextFile:
         reader = csv.reader(
             self._lines(), delimiter=self.separator, skipinitialspace=True
         )
-        for row in reader:
-            if row:
-                if any("\ufffd" in name for name in row):
-                    raise ValueError(self._place_that_is_not_utf8())
-                return [composed(name) for name in row]
-        raise ValueError(f"{self.name} holds no rows")
+        try:
+            row = next(filter(None, reader), None)
+        except csv.Error:
+            raise ValueError(
+                f"the header of {self.name}: found an entry of more than "
+                f"{LONGEST_ENTRY:,} characters; wanted the names of columns, with a "
+                "separator between them and no quotation mark that stays open"
+            ) from None
+        if row is None:
+            raise ValueError(f"{self.name} holds no rows")
+        if any("\ufffd" in name for name in row):
+            raise ValueError(self._place_that_is_not_utf8())
+        return [composed(name) for name in row]
 
     def _lines(self) -> list[str]:
         """The first lines after the comments; bytes that are not UTF-8 are marked."""
-        text = self.data[:200_000].decode("utf-8", "replace")
+        text = self.first_bytes.decode("utf-8", "replace")
         return re.split("\r\n|\r|\n", text)[self.n_skipped :]
 
     def frame(self) -> pd.DataFrame:
@@ -378,6 +389,7 @@ class _TextFile:
             words = _in_words(error, n_above)
             raise ValueError(f"{self.name} cannot be read: {words}") from None
         frame.columns = names
+        self._refuse_long_entries(frame)
         self._note_short_lines(len(names), len(frame))
         frame = self._without_empty_end(frame)
         nameless = [place for place, name in enumerate(names) if not name]
@@ -389,6 +401,24 @@ class _TextFile:
             between = SEPARATORS.get(self.separator, repr(self.separator))
             self.notes.append(f"Columns are separated by {between}.")
         return frame
+
+    def _refuse_long_entries(self, frame: pd.DataFrame) -> None:
+        """A ValueError for an entry that is no name: it may hold the rows of others."""
+        if len(self.data) <= LONGEST_ENTRY:
+            return
+        for place, name in enumerate(frame.columns):
+            entries = frame.iloc[:, place]
+            if not pd.api.types.is_string_dtype(entries.dropna()):
+                continue
+            lengths = entries.str.len()
+            longest = lengths.max()
+            if longest > LONGEST_ENTRY:
+                raise ValueError(
+                    f"column {harmless(name)!r}, row {lengths.argmax() + 1}: found an "
+                    f"entry of {longest:,.0f} characters; wanted at most "
+                    f"{LONGEST_ENTRY:,}. A quotation mark that is opened by mistake "
+                    "makes one entry of many rows"
+                )
 
     def _without_empty_end(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows without empty ones below them, of which spreadsheets leave some."""
@@ -475,8 +505,11 @@ class _TextFile:
 
 
 def _entries(line: str, separator: str) -> list[str]:
-    """The entries of one line, with quotes heeded."""
-    return next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    """The entries of one line, with quotes heeded where none is too long."""
+    try:
+        return next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        return line.split(separator)
 
 
 def _separator(lines: list[str]) -> str:
