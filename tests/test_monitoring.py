@@ -187,6 +187,33 @@ def test_a_filter_of_ones_own_is_watched():
         Monitor.from_dict(monitor.to_dict())
 
 
+@pytest.mark.parametrize("metric", ["equal_opportunity", "disparate_impact"])
+@pytest.mark.parametrize("is_exclusive", [True, False])
+def test_groups_that_overlap_are_counted_as_the_disparity_is(metric, is_exclusive):
+    """Also where everyone is in just one of them, and whichever turns up first."""
+    rng = np.random.default_rng(13)
+    share = np.array([0.9, 0.5])
+    monitor = Monitor(metric)
+    kept = []
+    for place in (1, 0, 1):
+        is_in = rng.random((300, 2)) < 0.5
+        is_in[0] = [place == 0, place == 1]
+        if is_exclusive:
+            is_in[:, 0] = ~is_in[:, 1]
+        sets = rng.random((300, 3)) < np.where(is_in, share, 1).min(axis=1)[:, None]
+        y = rng.integers(0, 3, 300)
+        people = pd.DataFrame(is_in, columns=["woman", "Black"])
+        monitor.update(sets, y, people)
+        kept.append((sets, y, people))
+    sets, y, people = [np.concatenate(part) for part in zip(*kept, strict=True)]
+    people = pd.DataFrame(people, columns=["woman", "Black"])
+    assert monitor.groups == ["Black", "woman"]
+    assert monitor.history["disparity"].iloc[-1] == disparity(sets, y, people, metric)
+    for place, name in enumerate(monitor.groups):
+        in_cell = people[name] & ((y == 1) | (metric == "disparate_impact"))
+        assert monitor.shares.hits[0, 0, place] == sets[in_cell, 1].sum()
+
+
 # Windows.
 
 
@@ -267,6 +294,19 @@ def test_merging_groups_that_turned_up_in_another_order():
     assert merged.groups[0] == "men" and set(merged.groups) == set(NAMES)
     at = [merged.groups.index(name) for name in swapped.groups]
     assert np.array_equal(merged.shares.trials[..., at], swapped.shares.trials)
+
+
+def test_merging_counts_nobody_twice_who_came_before_a_group_turned_up():
+    """In the first window the other monitor knew of one group alone."""
+    sets = np.ones((1, 2), bool)
+    first = Monitor("demographic_parity", windows=["2026-02-01"])
+    second = Monitor("demographic_parity", windows=["2026-02-01"])
+    for monitor in (first, second):
+        monitor.update(sets, None, ["men"], date="2026-01-15")
+        monitor.update(sets, None, ["women"], date="2026-02-15")
+    merged = first.merge(second)
+    assert merged.shares.trials[0, 0].tolist() == [2, 2]
+    assert merged.to_dict()["counts"]["0"]["trials"] == [[[2, 0]]]
 
 
 @pytest.mark.parametrize(
