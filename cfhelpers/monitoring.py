@@ -28,6 +28,7 @@ from cfhelpers._checks import (
     as_sets,
     plain,
 )
+from cfhelpers._written import names_from_json
 from cfhelpers.auditing.verdicts import BEYOND, UNDECIDED, WITHIN
 from cfhelpers.bounds import confidence_sequence
 from cfhelpers.cells import CellCounts, Shares
@@ -826,7 +827,7 @@ def _names_from_json(names: list[Any] | None) -> list[Any] | None:
     """Names as they were: lists become tuples again."""
     if names is None:
         return None
-    return [tuple(name) if isinstance(name, list) else name for name in names]
+    return names_from_json(names)
 
 
 def _check_state(state: Any) -> None:

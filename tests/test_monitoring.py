@@ -264,7 +264,7 @@ def test_the_state_survives_a_restart(metric, tmp_path):
 
 
 def test_names_that_are_tuples_numbers_and_truths_survive():
-    names = [("f", 1), ("m", 1), ("f", 2)]
+    names = [("f", 1), ("m", 1), ("f", (2, "b"))]
     rng = np.random.default_rng(21)
     sets, y, _ = week(rng)
     groups = [names[place] for place in rng.integers(0, 3, len(y))]
