@@ -734,12 +734,14 @@ def _as_dates(values: Any, name: str) -> pd.DatetimeIndex:
         raise ValueError(f"{name}: found {values!r}; {wanted}")
     try:
         dates = pd.DatetimeIndex(
-            pd.to_datetime(pd.Index(array), utc=True, format="ISO8601")
+            pd.to_datetime(pd.Index(array), utc=True, format="ISO8601", errors="coerce")
         )
     except (ValueError, TypeError):
         raise ValueError(f"{name}: found {values!r}; {wanted}") from None
     if dates.hasnans:
-        raise ValueError(f"{name}: found a missing date; {wanted}")
+        entry = plain(array[int(dates.isna().argmax())])
+        found = "a missing date" if pd.isna(entry) else repr(entry)
+        raise ValueError(f"{name}: found {found}; {wanted}")
     return dates.tz_localize(None)
 
 

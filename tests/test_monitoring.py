@@ -598,6 +598,41 @@ def test_the_command_reads_the_index_of_a_data_frame_and_groups_as_text(tmp_path
     assert Monitor.load(state).to_dict()["groups"] == ["007", "7"]
 
 
+def test_the_command_compares_the_same_labels_in_any_order_of_the_columns(tmp_path):
+    columns = ["set_0", "set_1", "y", "group"]
+    people = pd.DataFrame([[1, 0, 0, "a"], [0, 1, 1, "b"]] * 3, columns=columns)
+    verdicts = []
+    for first in (columns, ["set_1", "set_0", "y", "group"]):
+        state = str(tmp_path / f"{first[0]}.json")
+        for place, order in enumerate((first, columns[::-1])):
+            file = tmp_path / f"{place}.csv"
+            people[order][place:].to_csv(file, index=False)
+            assert main(["monitor", state, str(file)]) == 0
+        assert Monitor.load(state).positive_labels == [1]
+        verdicts.append(Monitor.load(state).verdict)
+    assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.parametrize("twice", ["set_1", "y", "group"])
+def test_the_command_refuses_a_column_that_occurs_twice(twice, tmp_path, capsys):
+    people = pd.DataFrame({"set_0": [1, 0], "set_1": [0, 1], "y": [0, 1]})
+    people = people.assign(group=["a", "b"])
+    file = tmp_path / "new.csv"
+    pd.concat([people, people[[twice]]], axis=1).to_csv(file, index=False)
+    for options in ([], ["--columns", "set_0,set_1"]):
+        state = str(tmp_path / "state.json")
+        assert main(["monitor", state, str(file), *options]) == 2
+        told = capsys.readouterr().err
+        assert f"found the column '{twice}' twice; wanted another name" in told
+
+
+def test_the_first_entry_that_is_no_date_is_named():
+    monitor = Monitor("demographic_parity", windows=["2026-02-01"])
+    dates = pd.Series(["2026-01-31", "31.01.2026", "01.02.2026"])
+    with pytest.raises(ValueError, match=r"date: found '31\.01\.2026'; wanted a date"):
+        monitor.update(np.ones((3, 2), bool), None, ["a", "b", "a"], date=dates)
+
+
 def test_the_command_draws_and_merges(tmp_path):
     states = []
     for place in (1, 2):
