@@ -409,7 +409,8 @@ class Monitor:
     def history(self) -> pd.DataFrame:
         """The looks so far: date, people, disparity, lower, upper, verdict."""
         rows = [[getattr(look, name) for name in LOOK_COLUMNS] for look in self.looks]
-        return pd.DataFrame(rows, columns=LOOK_COLUMNS)
+        found = pd.DataFrame(rows, columns=LOOK_COLUMNS)
+        return found.astype({"disparity": float, "lower": float, "upper": float})
 
     def plot(self) -> Figure:
         """The disparity over time, between which values it lies, and what is allowed."""

@@ -656,6 +656,11 @@ def test_the_command_keeps_to_the_first_choice(tmp_path, capsys):
     assert (tmp_path / "state.json").read_bytes() == before
 
 
+def test_a_picture_before_the_first_look_is_empty():
+    [axes] = Monitor("equal_opportunity").plot().axes
+    assert len(axes.lines[0].get_xdata()) == 0
+
+
 def test_the_picture_shows_every_look():
     figure = watched(weeks=4).plot()
     [axes] = figure.axes
