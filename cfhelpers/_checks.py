@@ -26,7 +26,9 @@ def as_array(values: ArrayLike) -> np.ndarray:
     [1, 2]
     """
     if hasattr(values, "detach"):
-        values = values.detach().cpu()
+        tensor: Any = values.detach().cpu()
+        is_known = str(tensor.dtype) != "torch.bfloat16"  # to NumPy
+        values = tensor if is_known else tensor.float()
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         return _with_missing(values)
     return np.asarray(values)

@@ -74,16 +74,34 @@ def _id_bits(ids: pd.Series) -> np.ndarray:
 
     Long integers that are one float64 are different people.
     """
+    return np.stack([_column_bits(ids), _lost_bits(ids)], axis=1)
+
+
+def _lost_bits(ids: pd.Series) -> np.ndarray:
+    """What float64 loses of every id that is a whole number, (n,)."""
+    dtype = ids.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        of_categories = _lost_bits(pd.Series(dtype.categories))
+        return np.append(of_categories, np.uint64(0))[ids.cat.codes.to_numpy()]
     lost = np.zeros(len(ids), "<u8")
-    may_be_long = types.is_object_dtype(ids.dtype)
-    if types.is_integer_dtype(ids.dtype):
+    if types.is_integer_dtype(dtype):
         size = ids.to_numpy(np.float64, na_value=0.0)
         may_be_long = bool(np.abs(size).max(initial=0) >= _EXACT)
+    else:
+        is_decimal = types.is_numeric_dtype(dtype) and not types.is_float_dtype(dtype)
+        may_be_long = types.is_object_dtype(dtype) or is_decimal
     if may_be_long:
         for place, value in enumerate(ids.tolist()):
-            if isinstance(value, int | np.integer):
+            if _is_whole(value):
                 lost[place] = _lost_digits(int(value))
-    return np.stack([_column_bits(ids), lost], axis=1)
+    return lost
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it is a whole number of any length."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and value == value.to_integral_value()
+    return isinstance(value, int | np.integer)
 
 
 def _lost_digits(value: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,5 +145,38 @@ def numbers_from_json(written: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def names_from_json(names: list[Any]) -> list[Any]:
-    """Names that were tuples are tuples again."""
-    return [tuple(name) if isinstance(name, list) else name for name in names]
+    """Names that were tuples are tuples again.
+
+    Examples
+    --------
+    >>> names_from_json(["a", ["b", ["c", 1]]])
+    ['a', ('b', ('c', 1))]
+    """
+    found = []
+    for name in names:
+        found.append(tuple(names_from_json(name)) if isinstance(name, list) else name)
+    return found
+
+
+def written_name(name: Any) -> Any:
+    """A name as it comes back from JSON, which has no type for a date, for one.
+
+    Examples
+    --------
+    >>> written_name(("a", 1)), written_name(1), written_name(complex(0, 1))
+    (('a', 1), 1, '1j')
+    """
+    [found] = names_from_json(json_values([name]))
+    return found
+
+
+def json_labels(labels: Iterable[Any]) -> list[Any]:
+    """Labels, of which JSON must have the types: they are served as they were."""
+    found = [plain(label) for label in labels]
+    for label in found:
+        if not isinstance(label, bool | int | float | str):
+            raise ValueError(
+                f"classes: found {label!r}, a {type(label).__name__}; JSON holds text "
+                "and numbers, so wanted labels that are either"
+            )
+    return found

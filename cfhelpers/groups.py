@@ -169,14 +169,14 @@ class Groups:
         if groups.memberships is None and others.memberships is None:
             codes = np.concatenate([self.codes, new_places[others.codes]])
             return Groups(codes, groups.names)
-        own = groups._memberships_of_codes()
+        own = groups.members_of_codes()
         theirs = np.zeros((others.n_codes, len(groups)), np.int64)
-        theirs[:, new_places] = others._memberships_of_codes()
+        theirs[:, new_places] = others.members_of_codes()
         codes = np.concatenate([self.codes, len(own) + others.codes])
         return Groups(codes, groups.names, np.vstack([own, theirs]))
 
-    def _memberships_of_codes(self) -> np.ndarray:
-        """Which groups every code stands for, also where it is one each."""
+    def members_of_codes(self) -> np.ndarray:
+        """Of which groups every code is (codes, groups), also where it is one each."""
         if self.memberships is None:
             return np.eye(len(self), dtype=np.int64)
         return self.memberships

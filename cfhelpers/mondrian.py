@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfhelpers._written import written_name
 from cfhelpers.conformal import (
     conformal_quantile,
     coverage,
@@ -74,20 +75,25 @@ def check_is_partition(groups: Groups) -> None:
 
 
 def codes_of_known(values: Any, names: list[Any], n: int) -> np.ndarray:
-    """The places of n people's groups among the names; others are refused by name."""
+    """The places of n people's groups among the names; others are refused by name.
+
+    A name may have come back from JSON as a text, such as that of an age band.
+    """
     groups = as_groups(values, n)
     check_is_partition(groups)
     places = {name: place for place, name in enumerate(names)}
+    known = []
     unknown = []
     for name, count in zip(groups.names, groups.counts, strict=True):
-        if name not in places and count > 0:
+        own = name if name in places else written_name(name)
+        known.append(places.get(own, -1))
+        if own not in places and count > 0:
             unknown.append(name)
     if unknown:
         raise ValueError(
             f"groups: found {', '.join(map(repr, unknown))}, which fit did not have; "
             f"wanted among {names}"
         )
-    known = [places.get(name, -1) for name in groups.names]
     return np.array(known, np.intp)[groups.codes]
 
 

@@ -28,6 +28,7 @@ from cfhelpers._checks import (
     as_sets,
     plain,
 )
+from cfhelpers._written import names_from_json
 from cfhelpers.auditing.verdicts import BEYOND, UNDECIDED, WITHIN
 from cfhelpers.bounds import confidence_sequence
 from cfhelpers.cells import CellCounts, Shares
@@ -224,6 +225,7 @@ class Monitor:
         y : (n,), or None
             True labels. None for metrics that do not look at them.
         groups : (n,), or several columns
+            Several that are all boolean are groups that may overlap, one per column.
         date : a date, or one per person, optional
             When the prediction was made. With windows it says which window counts; in the
             picture it stands below the look.
@@ -310,20 +312,23 @@ class Monitor:
 
     def _in_own_order(self, people: Groups) -> Groups:
         """The same people, by the groups' order in this monitor; new ones come last."""
+        members = people.members_of_codes()
         first_rows = {}
-        for code in range(len(people)):
-            rows = np.flatnonzero(people.codes == code)
-            if len(rows):
-                first_rows[plain(people.names[code])] = int(rows[0])
+        for place, name in enumerate(people.names):
+            is_member = members[people.codes, place] > 0
+            if is_member.any():
+                first_rows[plain(name)] = int(is_member.argmax())
         names = list(self._names)
         for name in sorted(first_rows, key=first_rows.__getitem__):
             if name not in names:
                 names.append(name)
-        place = np.zeros(len(people), np.intp)
-        for code, name in enumerate(people.names):
+        wanted = np.zeros((people.n_codes, len(names)), np.int64)
+        for place, name in enumerate(people.names):
             if plain(name) in names:
-                place[code] = names.index(plain(name))
-        return Groups(place[people.codes], names)
+                wanted[:, names.index(plain(name))] = members[:, place]
+        if people.memberships is not None:
+            return Groups(people.codes, names, wanted)
+        return Groups(wanted.argmax(axis=1)[people.codes], names)
 
     def _places(self, date: Any, n: int) -> tuple[np.ndarray, str | None]:
         """The window of every person, and the last date."""
@@ -404,7 +409,8 @@ class Monitor:
     def history(self) -> pd.DataFrame:
         """The looks so far: date, people, disparity, lower, upper, verdict."""
         rows = [[getattr(look, name) for name in LOOK_COLUMNS] for look in self.looks]
-        return pd.DataFrame(rows, columns=LOOK_COLUMNS)
+        found = pd.DataFrame(rows, columns=LOOK_COLUMNS)
+        return found.astype({"disparity": float, "lower": float, "upper": float})
 
     def plot(self) -> Figure:
         """The disparity over time, between which values it lies, and what is allowed."""
@@ -543,8 +549,8 @@ class Monitor:
         for name in other._names:
             if name not in self._names:
                 self._names.append(name)
-        order = [self._names.index(name) for name in other._names]
         for window, shares in other._tallies.items():
+            order = [self._names.index(name) for name in shares.group_names]
             self._add(window, _with_groups(shares, self._names, order))
         self._people += other.people
 
@@ -729,12 +735,14 @@ def _as_dates(values: Any, name: str) -> pd.DatetimeIndex:
         raise ValueError(f"{name}: found {values!r}; {wanted}")
     try:
         dates = pd.DatetimeIndex(
-            pd.to_datetime(pd.Index(array), utc=True, format="ISO8601")
+            pd.to_datetime(pd.Index(array), utc=True, format="ISO8601", errors="coerce")
         )
     except (ValueError, TypeError):
         raise ValueError(f"{name}: found {values!r}; {wanted}") from None
     if dates.hasnans:
-        raise ValueError(f"{name}: found a missing date; {wanted}")
+        entry = plain(array[int(dates.isna().argmax())])
+        found = "a missing date" if pd.isna(entry) else repr(entry)
+        raise ValueError(f"{name}: found {found}; {wanted}")
     return dates.tz_localize(None)
 
 
@@ -822,7 +830,7 @@ def _names_from_json(names: list[Any] | None) -> list[Any] | None:
     """Names as they were: lists become tuples again."""
     if names is None:
         return None
-    return [tuple(name) if isinstance(name, list) else name for name in names]
+    return names_from_json(names)
 
 
 def _check_state(state: Any) -> None:

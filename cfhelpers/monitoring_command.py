@@ -63,7 +63,10 @@ def add_parser(commands: Any) -> None:
     command.add_argument("--groups", default="", help="column or columns of groups")
     command.add_argument("--columns", default="", help="columns of the sets")
     command.add_argument("--date", help="column of dates, or a date for the whole file")
-    command.add_argument("--threshold", help="of scores, one or one per label")
+    command.add_argument(
+        "--threshold",
+        help="of scores, one, or one per label in the order of their columns",
+    )
     command.add_argument("--merge", type=Path, help="add the counts of another state")
     command.add_argument("--picture", type=Path, help="PNG or PDF file for the sequence")
     command.add_argument(
@@ -231,6 +234,7 @@ def _sets(frame: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
         for name in frame.columns.astype(str):
             if name.lower().startswith(PREFIXES[kind]) and name not in roles:
                 columns.append(name)
+    _refuse_twice(columns, columns)
     if len(columns) < 2:
         raise ValueError(
             f"columns: found {columns}; wanted the sets as they were served, a column "
@@ -287,9 +291,18 @@ def _columns(frame: pd.DataFrame, given: str, option: str) -> list[str]:
             raise ValueError(
                 f"{option}: there is no column {name!r}; the file has {listed}"
             )
-    return columns or [
-        name for name in every if name.lower() in USUAL_NAMES.get(option, ())
-    ]
+    usual = [name for name in every if name.lower() in USUAL_NAMES.get(option, ())]
+    _refuse_twice(columns or usual, every)
+    return columns or usual
+
+
+def _refuse_twice(names: list[str], every: list[str]) -> None:
+    """A ValueError if one of the columns occurs twice."""
+    for name in names:
+        if every.count(name) > 1:
+            raise ValueError(
+                f"found the column {name!r} twice; wanted another name for each column"
+            )
 
 
 def _without_prefix(column: str, kind: str) -> str:
@@ -314,6 +327,6 @@ def _refuse_first(is_wrong: pd.Series, column: pd.Series, wanted: str) -> None:
 
 def _as_numbers(names: list[str]) -> list[Any]:
     """Labels 0 to K - 1 as integers, so that label 0 is the one that is not compared."""
-    if names == [str(place) for place in range(len(names))]:
-        return list(range(len(names)))
+    if sorted(names) == sorted(str(place) for place in range(len(names))):
+        return [int(name) for name in names]
     return names

@@ -33,6 +33,7 @@ from cfhelpers._checks import (
 )
 from cfhelpers._written import (
     check_written,
+    json_labels,
     json_number,
     json_thresholds,
     json_values,
@@ -494,8 +495,8 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             "randomized": self.randomized,
             "seed": self.seed_,
             "ids": self.has_ids_,
-            "classes": [plain(label) for label in self.classes_],
-            "columns": [plain(name) for name in self._columns],
+            "classes": json_labels(self.classes_),
+            "columns": json_labels(self._columns),
             "n_features": getattr(self, "n_features_in_", None),
             "feature_names": feature_names,
             "threshold": json_thresholds(self.threshold_),
@@ -550,6 +551,12 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
         self.seed_ = fitted["seed"]
         self.has_ids_ = fitted["ids"]
         self.classes_ = _as_classes(fitted["classes"])
+        own = as_array(getattr(self.estimator, "classes_", self.classes_)).tolist()
+        if own != self.classes_.tolist():
+            raise ValueError(
+                f"estimator: found one of the classes {own}; wanted the one of fit, "
+                f"whose classes are {self.classes_.tolist()}"
+            )
         self._columns = fitted["columns"]
         if fitted["n_features"] is not None:
             self.n_features_in_ = fitted["n_features"]
@@ -591,6 +598,11 @@ class FairConformalClassifier(ClassifierMixin, KeepsEstimator):
             self._columns = list(range(probs.shape[1]))
             found = getattr(self.estimator, "classes_", self._columns)
             self.classes_ = np.asarray(found)
+            if self.classes_.shape != (probs.shape[1],):
+                raise ValueError(
+                    f"estimator: found {probs.shape[1]} columns of probabilities for the "
+                    f"classes {self.classes_.tolist()}; wanted one for each"
+                )
             return probs
         table = as_pandas(X)
         probs = as_probabilities(table)
@@ -1169,8 +1181,8 @@ def _without_prefix(columns: list[Any]) -> list[str]:
 
 def _as_classes(labels: list[Any]) -> np.ndarray:
     """Labels as an array that keeps their types."""
-    if len({type(label) for label in labels}) > 1:
-        return np.array(labels, dtype=object)
+    if len({type(label) for label in labels}) > 1 or isinstance(labels[0], tuple):
+        return np.fromiter(labels, object, len(labels))
     return np.array(labels)
 
 

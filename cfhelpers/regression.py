@@ -43,7 +43,7 @@ from cfhelpers.conformal import conformal_quantile
 from cfhelpers.control import GUARANTEES, Guarantee
 from cfhelpers.fairness import measure
 from cfhelpers.groups import Groups, as_groups
-from cfhelpers.metrics import FairnessMetric, get_metric
+from cfhelpers.metrics import FairnessMetric, Quantity, get_metric
 from cfhelpers.predictor import (
     OUTCOME,
     SMALL_GROUPS,
@@ -591,7 +591,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
     @property
     def _uses_regions(self) -> bool:
         """Whether regions are compared, and not how often y itself is covered."""
-        return get_metric(self.metric).per_label
+        return get_metric(self.metric).quantity != Quantity.TRUE_LABEL_COVERAGE
 
     def _check_options(self) -> None:
         """Options that nothing below checks."""
@@ -603,7 +603,7 @@ class FairConformalRegressor(RegressorMixin, KeepsEstimator):
         metric.allowed(self.closeness, stacklevel=4)
         if self.regions is not None:
             as_regions(self.regions)
-        elif metric.per_label:
+        elif self._uses_regions:
             raise ValueError(
                 f"regions: found None for {metric.name}; wanted the edges of regions of "
                 "outcomes, such as [50_000], or metric='overall_accuracy_equality'"

@@ -118,6 +118,18 @@ def test_what_makes_two_audits_hard_to_compare_is_said(field, value):
     assert any("differ" in note and str(value) in note for note in found["notes"])
 
 
+def test_groups_that_only_one_audit_has_are_named():
+    now = document([900, 890, 880])
+    then = copy.deepcopy(now)
+    for cell in then["cells"]:
+        cell["group"] = {"c": "d"}.get(cell["group"], cell["group"])
+    found = compare.compared_documents(now, then)
+    assert found["notes"][-1] == "The groups by g differ: c only now; d only then."
+    assert found["n_cells"] == 2
+    del then["cells"][1:]
+    assert "b, c only now." in compare.compared_documents(now, then)["notes"][-1]
+
+
 def test_another_closeness_is_said():
     now = document([900, 890, 880], verdict="beyond")
     now["verdicts"][0]["closeness"] = 0.01

@@ -6,6 +6,7 @@ a, 16 have the label 1 in their set, of the 20 in group b 8. The cut-off is .5 t
 
 import bz2
 import gzip
+import importlib
 import io
 import json
 import lzma
@@ -776,6 +777,21 @@ def test_groups_stay_as_they_are_written(file):
     ]
     numbers = audit_file(file(people(group=[1.0, 2.0, None, 10.0] * 10)), **HALF)
     assert numbers.groups["group"].names == ["1", "2", "10", "missing"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "feather"])
+def test_long_integers_are_groups_of_their_own_beside_missing_ones(tmp_path, form):
+    """As floats the last two would be one group. Other programs than pandas write so."""
+    arrow = pytest.importorskip("pyarrow")
+    module = importlib.import_module(f"pyarrow.{form}")
+    groups = pd.array([7, None, 2**53, 2**53 + 1] * 10, "Int64")
+    table = arrow.Table.from_pandas(BOTH.assign(group=groups))
+    file = tmp_path / "a.data"
+    write = module.write_table if form == "parquet" else module.write_feather
+    write(table.replace_schema_metadata(None), str(file))
+    names = audit_file(file, **HALF).groups["group"].names
+    assert names == ["7", "9007199254740992", "9007199254740993", "missing"]
+    assert audit_file(file, **HALF).groups["group"].counts.tolist() == [10] * 4
 
 
 @pytest.mark.parametrize(

@@ -462,6 +462,19 @@ def test_points_without_a_group_are_a_row_of_their_own(absent):
         pd.testing.assert_frame_equal(found.disparities, named.disparities)
 
 
+@pytest.mark.parametrize("as_given", [list, lambda groups: pd.array(groups, "Int64")])
+def test_integers_stay_themselves_beside_points_without_a_group(as_given):
+    """As floats the last two would be one group."""
+    rng = np.random.default_rng(0)
+    sets, y = rng.random((40, 3)) < 0.6, rng.integers(0, 3, 40)
+    groups = [7, None, 2**53, 2**53 + 1]
+    found = audit(sets, y, as_given(groups * 10))
+    assert found.sizes.index.tolist() == [7, 2**53, 2**53 + 1, "missing"]
+    assert found.sizes["count"].tolist() == [10] * 4
+    pairs = [(7, "a"), (7, None), (2**53, "a"), (2**53 + 1, "a")] * 10
+    assert len(audit(sets, y, pairs).sizes) == 4
+
+
 def test_combinations_of_columns_keep_the_points_that_miss_one_of_them():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(

@@ -1,8 +1,10 @@
 """One threshold per group and label, which asks for the group."""
 
 import json
+from datetime import date
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cfhelpers import FairConformalClassifier
@@ -109,3 +111,27 @@ def test_weights_are_thinned_for_thresholds_per_group(drawn):
     found.fit(probabilities, y, groups, sample_weight=own, weight_bound=1.0)
     assert found.weighting_.n_kept < 3000
     assert "points kept" in str(found.promise_)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pd.IntervalIndex.from_breaks([0, 40, 120]).tolist(),
+        [date(2025, 1, 1), date(2026, 1, 1)],
+        [("north", ("a", 1)), ("south", ("a", 1))],
+    ],
+    ids=["age bands", "dates", "names within names"],
+)
+def test_groups_of_any_names_are_known_after_json(drawn, names):
+    """JSON has no age bands: their text stands for them."""
+    probabilities, y, groups = drawn
+    people = [names[place] for place in (groups == "B").astype(int)]
+    fair = FairConformalClassifier(per_group=True, random_state=0)
+    fair.fit(probabilities, y, people)
+    served = FairConformalClassifier.from_dict(json.loads(json.dumps(fair.to_dict())))
+    wanted = fair.predict_set(probabilities, groups=people)
+    np.testing.assert_array_equal(
+        served.predict_set(probabilities, groups=people), wanted
+    )
+    with pytest.raises(ValueError, match="which fit did not have"):
+        served.predict_set(probabilities[:1], groups=[date(2030, 1, 1)])

@@ -190,6 +190,33 @@ def test_a_filter_of_ones_own_is_watched():
         Monitor.from_dict(monitor.to_dict())
 
 
+@pytest.mark.parametrize("metric", ["equal_opportunity", "disparate_impact"])
+@pytest.mark.parametrize("is_exclusive", [True, False])
+def test_groups_that_overlap_are_counted_as_the_disparity_is(metric, is_exclusive):
+    """Also where everyone is in just one of them, and whichever turns up first."""
+    rng = np.random.default_rng(13)
+    share = np.array([0.9, 0.5])
+    monitor = Monitor(metric)
+    kept = []
+    for place in (1, 0, 1):
+        is_in = rng.random((300, 2)) < 0.5
+        is_in[0] = [place == 0, place == 1]
+        if is_exclusive:
+            is_in[:, 0] = ~is_in[:, 1]
+        sets = rng.random((300, 3)) < np.where(is_in, share, 1).min(axis=1)[:, None]
+        y = rng.integers(0, 3, 300)
+        people = pd.DataFrame(is_in, columns=["woman", "Black"])
+        monitor.update(sets, y, people)
+        kept.append((sets, y, people))
+    sets, y, people = [np.concatenate(part) for part in zip(*kept, strict=True)]
+    people = pd.DataFrame(people, columns=["woman", "Black"])
+    assert monitor.groups == ["Black", "woman"]
+    assert monitor.history["disparity"].iloc[-1] == disparity(sets, y, people, metric)
+    for place, name in enumerate(monitor.groups):
+        in_cell = people[name] & ((y == 1) | (metric == "disparate_impact"))
+        assert monitor.shares.hits[0, 0, place] == sets[in_cell, 1].sum()
+
+
 # Windows.
 
 
@@ -240,7 +267,7 @@ def test_the_state_survives_a_restart(metric, tmp_path):
 
 
 def test_names_that_are_tuples_numbers_and_truths_survive():
-    names = [("f", 1), ("m", 1), ("f", 2)]
+    names = [("f", 1), ("m", 1), ("f", (2, "b"))]
     rng = np.random.default_rng(21)
     sets, y, _ = week(rng)
     groups = [names[place] for place in rng.integers(0, 3, len(y))]
@@ -270,6 +297,19 @@ def test_merging_groups_that_turned_up_in_another_order():
     assert merged.groups[0] == "men" and set(merged.groups) == set(NAMES)
     at = [merged.groups.index(name) for name in swapped.groups]
     assert np.array_equal(merged.shares.trials[..., at], swapped.shares.trials)
+
+
+def test_merging_counts_nobody_twice_who_came_before_a_group_turned_up():
+    """In the first window the other monitor knew of one group alone."""
+    sets = np.ones((1, 2), bool)
+    first = Monitor("demographic_parity", windows=["2026-02-01"])
+    second = Monitor("demographic_parity", windows=["2026-02-01"])
+    for monitor in (first, second):
+        monitor.update(sets, None, ["men"], date="2026-01-15")
+        monitor.update(sets, None, ["women"], date="2026-02-15")
+    merged = first.merge(second)
+    assert merged.shares.trials[0, 0].tolist() == [2, 2]
+    assert merged.to_dict()["counts"]["0"]["trials"] == [[[2, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -672,6 +712,41 @@ def test_the_command_reads_the_index_of_a_data_frame_and_groups_as_text(tmp_path
     assert Monitor.load(state).to_dict()["groups"] == ["007", "7"]
 
 
+def test_the_command_compares_the_same_labels_in_any_order_of_the_columns(tmp_path):
+    columns = ["set_0", "set_1", "y", "group"]
+    people = pd.DataFrame([[1, 0, 0, "a"], [0, 1, 1, "b"]] * 3, columns=columns)
+    verdicts = []
+    for first in (columns, ["set_1", "set_0", "y", "group"]):
+        state = str(tmp_path / f"{first[0]}.json")
+        for place, order in enumerate((first, columns[::-1])):
+            file = tmp_path / f"{place}.csv"
+            people[order][place:].to_csv(file, index=False)
+            assert main(["monitor", state, str(file)]) == 0
+        assert Monitor.load(state).positive_labels == [1]
+        verdicts.append(Monitor.load(state).verdict)
+    assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.parametrize("twice", ["set_1", "y", "group"])
+def test_the_command_refuses_a_column_that_occurs_twice(twice, tmp_path, capsys):
+    people = pd.DataFrame({"set_0": [1, 0], "set_1": [0, 1], "y": [0, 1]})
+    people = people.assign(group=["a", "b"])
+    file = tmp_path / "new.csv"
+    pd.concat([people, people[[twice]]], axis=1).to_csv(file, index=False)
+    for options in ([], ["--columns", "set_0,set_1"]):
+        state = str(tmp_path / "state.json")
+        assert main(["monitor", state, str(file), *options]) == 2
+        told = capsys.readouterr().err
+        assert f"found the column '{twice}' twice; wanted another name" in told
+
+
+def test_the_first_entry_that_is_no_date_is_named():
+    monitor = Monitor("demographic_parity", windows=["2026-02-01"])
+    dates = pd.Series(["2026-01-31", "31.01.2026", "01.02.2026"])
+    with pytest.raises(ValueError, match=r"date: found '31\.01\.2026'; wanted a date"):
+        monitor.update(np.ones((3, 2), bool), None, ["a", "b", "a"], date=dates)
+
+
 def test_the_command_draws_and_merges(tmp_path):
     states = []
     for place in (1, 2):
@@ -693,6 +768,11 @@ def test_the_command_keeps_to_the_first_choice(tmp_path, capsys):
     assert "closeness" in capsys.readouterr().err
     assert main(["monitor", state, str(tmp_path / "gone.csv")]) == 2
     assert (tmp_path / "state.json").read_bytes() == before
+
+
+def test_a_picture_before_the_first_look_is_empty():
+    [axes] = Monitor("equal_opportunity").plot().axes
+    assert len(axes.lines[0].get_xdata()) == 0
 
 
 def test_the_picture_shows_every_look():

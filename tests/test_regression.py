@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression, QuantileRegressor
 from cfhelpers import FairConformalRegressor
 from cfhelpers.conformal import conformal_quantile
 from cfhelpers.control import find_threshold
+from cfhelpers.fairness import disparity
 from cfhelpers.regression import (
     interval_scores,
     region_names,
@@ -323,3 +324,18 @@ def test_the_promise_about_a_region_holds_where_the_gap_is_just_beyond_c():
         failed += fair.threshold_ < 30
     # A test that errs in a tenth of draws gives more than this in 1 of 10⁶ runs.
     assert failed <= binom.ppf(1 - 1e-6, n_draws, 0.1)
+
+
+@pytest.mark.parametrize("metric", ["set_size", "singletons"])
+def test_sizes_are_how_many_regions_an_interval_meets(parts, metric):
+    (prediction, y, groups), _ = parts
+    options = {"metric": metric, "guarantee": "none", "closeness": 0.4}
+    with pytest.raises(ValueError, match=f"regions: found None for {metric}"):
+        FairConformalRegressor(**options).fit(prediction, y, groups)
+    spread = prediction + np.where(groups == "A", 0, 40)  # B's reach higher regions
+    fair = FairConformalRegressor(regions=[60, 120], **options).fit(spread, y, groups)
+    met = fair.predict_regions(spread)
+    gap = disparity(met, region_of(y, [60, 120]), groups, metric)
+    assert fair.summary_["gap"].iloc[0] == pytest.approx(gap)
+    assert fair.result_.bound[0] == pytest.approx(gap, abs=0.01)
+    assert gap > 0.01

@@ -1,6 +1,7 @@
 """TPS, APS and RAPS against their definition row by row."""
 
 from datetime import date
+from decimal import Decimal
 from uuid import UUID
 
 import numpy as np
@@ -253,6 +254,20 @@ def test_ids_of_different_people_are_different():
     one, other = person_u([7, 7.0], 0)
     assert one == other
     assert person_u([2**53 + 1], 0) == person_u([2**53 + 1, "x"], 0)[0]
+
+
+def test_a_long_id_is_one_person_however_it_is_kept():
+    ids = [2**53, 2**53 + 1, -(2**60) - 7, 5]
+    wanted = person_u(ids, 0)
+    assert len(set(wanted.tolist())) == len(ids)
+    decimals = [Decimal(value) for value in ids]
+    for kept in (pd.Categorical(ids), decimals, pd.Categorical(decimals)):
+        assert np.array_equal(person_u(kept, 0), wanted)
+    some = pd.Categorical([ids[1], None], categories=ids)
+    assert person_u(some, 0)[0] == wanted[1]
+    arrow = pytest.importorskip("pyarrow")
+    of_arrow = pd.Series(decimals, dtype=pd.ArrowDtype(arrow.decimal128(20)))
+    assert np.array_equal(person_u(of_arrow, 0), wanted)
 
 
 def test_what_is_missing_is_one_thing():

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import check_serving
@@ -326,3 +327,65 @@ def test_polars_and_arrow_tables_are_people(library):
     np.testing.assert_array_equal(sets, wanted.predict_set(pd.DataFrame(columns), ids))
     both = module.DataFrame({"x": ids}) if library == "polars" else column(ids)
     assert len(person_u(both, 0)) == 600
+
+
+class Constant:
+    """A model that says the same of everyone."""
+
+    def __init__(self, classes, share):
+        self.classes_ = np.array(classes)
+        self.share = np.array(share)
+
+    def predict_proba(self, X):
+        return np.tile(self.share, (len(X), 1))
+
+
+def test_an_estimator_has_a_column_of_probabilities_for_each_class():
+    y = np.arange(300) % 2
+    for model in (Constant([0, 1], [0.2, 0.3, 0.5]), Constant([0, 1, 2], [0.2, 0.8])):
+        fair = FairConformalClassifier(model, guarantee="none")
+        with pytest.raises(ValueError, match=r"estimator: found \d columns of prob"):
+            fair.fit(np.zeros((300, 1)), y, y // 2)
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [1, 2], [1]])
+def test_a_model_with_other_classes_is_not_served(classes):
+    X = np.zeros((400, 1))
+    y = np.arange(400) % 2
+    groups = np.arange(400) // 200
+    fair = FairConformalClassifier(Constant([1, 0], [0.2, 0.8]), guarantee="none")
+    written = json.loads(json.dumps(fair.fit(X, y, groups).to_dict()))
+    other = Constant(classes, [1 / len(classes)] * len(classes))
+    with pytest.raises(ValueError, match=r"estimator: .* classes are \[1, 0"):
+        FairConformalClassifier.from_dict(written, estimator=other)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[date(2025, 1, 1), date(2026, 1, 1)], [b"no", b"yes"], [("a", 1), ("a", 2)]],
+    ids=["dates", "bytes", "tuples"],
+)
+def test_labels_that_json_cannot_hold_are_served_here_and_not_written(names):
+    rng = np.random.default_rng(0)
+    columns = pd.Index(names, tupleize_cols=False)
+    probs = pd.DataFrame(rng.dirichlet(np.ones(2), 400), columns=columns)
+    y = pd.Series([names[place] for place in rng.integers(0, 2, 400)])
+    fair = FairConformalClassifier(guarantee="none")
+    fair.fit(probs, y, rng.choice(["a", "b"], 400))
+    served = {label for labels in fair.predict_labels(probs) for label in labels}
+    assert served == set(names)
+    with pytest.raises(
+        ValueError, match=r"classes: found .* JSON holds text and numbers"
+    ):
+        fair.to_dict()
+
+
+def test_half_precision_of_any_kind_is_taken():
+    torch = pytest.importorskip("torch")
+    probs = torch.tensor([[0.25, 0.75], [0.5, 0.5]] * 100)
+    y = np.arange(200) % 2
+    groups = np.arange(200) // 100
+    wanted = FairConformalClassifier(guarantee="none").fit(probs, y, groups)
+    for kind in (torch.float16, torch.bfloat16):
+        fair = FairConformalClassifier(guarantee="none").fit(probs.to(kind), y, groups)
+        assert fair.threshold_.tolist() == wanted.threshold_.tolist()

@@ -188,16 +188,43 @@ def _notes(document: Mapping[str, Any], earlier: Mapping[str, Any]) -> list[str]
     if document["file"]["sha256"] == earlier["file"].get("sha256"):
         notes.append("The file is the same, byte for byte.")
     for field, words in (
-        ("confidence", "confidence"),
-        ("labels", "labels"),
-        ("labels_compared", "labels compared"),
-        ("kind", "kind of predictions"),
+        ("confidence", "confidence differs"),
+        ("labels", "labels differ"),
+        ("labels_compared", "labels compared differ"),
+        ("kind", "kind of predictions differs"),
     ):
         if document[field] != earlier.get(field):
             notes.append(
-                f"The {words} differ: {document[field]} now, {earlier.get(field)} then."
+                f"The {words}: {document[field]} now, {earlier.get(field)} then."
             )
+    groups_then = _groups(earlier)
+    for grouping, groups in _groups(document).items():
+        before = groups_then.get(grouping, groups)
+        sides = {
+            "now": [name for name in groups if name not in before],
+            "then": [name for name in before if name not in groups],
+        }
+        parts = [
+            f"{_first_few(names)} only {when}" for when, names in sides.items() if names
+        ]
+        if parts:
+            notes.append(f"The groups by {grouping} differ: {'; '.join(parts)}.")
     return notes
+
+
+def _groups(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The groups of every grouping, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for cell in document["cells"]:
+        found.setdefault(cell["grouping"], {})[str(cell["group"])] = None
+    return {grouping: list(groups) for grouping, groups in found.items()}
+
+
+def _first_few(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    listed = ", ".join(names[:MOST_CELLS])
+    more = len(names) - MOST_CELLS
+    return f"{listed} and {counted(more, 'other')}" if more > 0 else listed
 
 
 def _verdict_line(entry: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from cfhelpers._checks import as_array, as_pandas
 from cfhelpers.groups import Groups, as_groups
@@ -69,9 +70,11 @@ def groups_or_none(values: Any, n: int) -> Groups:
         return as_groups(values, n)
     if not hasattr(values, "__iter__"):
         raise ValueError(f"groups: found {values!r}; wanted one group for each point")
+    rows = None
     if not hasattr(values, "shape"):
-        values = pd.DataFrame(list(values))
-    elif isinstance(values, pd.Categorical | pd.Index):
+        rows = list(values)
+        values = pd.DataFrame(rows)
+    elif isinstance(values, ExtensionArray | pd.Index):
         values = pd.Series(values)
     elif not isinstance(values, pd.DataFrame | pd.Series):
         values = as_array(values)
@@ -84,6 +87,9 @@ def groups_or_none(values: Any, n: int) -> Groups:
         names = [*column.categories.tolist(), _NO_VALUE]
         codes = np.where(column.codes < 0, len(names) - 1, column.codes)
         return as_groups(Groups(codes.astype(np.intp), names), n)
+    if rows is not None:  # as they are given: integers stay integers
+        is_several = table.shape[1] > 1
+        table = pd.DataFrame(rows if is_several else {0: rows}, dtype=object)
     entries = table.astype(object).to_numpy(object, copy=True)
     entries[is_missing.reshape(entries.shape)] = _NO_VALUE
     return as_groups(pd.DataFrame(entries), n)

@@ -140,7 +140,7 @@ def _frame(
     if form == "text":
         return _TextFile(name, data, is_number, notes).frame()
     readers: dict[str, Callable[[Any], pd.DataFrame]] = {
-        "parquet": lambda file: pd.read_parquet(file),
+        "parquet": _parquet,
         "feather": _checked_feather,
         "excel": lambda file: workbook_frame(file.getvalue(), notes),
     }
@@ -158,13 +158,20 @@ def _frame(
     return frame
 
 
+def _parquet(file: io.BytesIO) -> pd.DataFrame:
+    """A Parquet file, in which integers stay integers beside missing ones."""
+    from pyarrow import parquet
+
+    return parquet.read_table(file).to_pandas(integer_object_nulls=True)
+
+
 def _checked_feather(file: io.BytesIO) -> pd.DataFrame:
     """A feather file, whose columns are checked first: damaged ones end the process."""
     from pyarrow import feather
 
-    feather.read_table(file, memory_map=False).validate(full=True)
-    file.seek(0)
-    return pd.read_feather(file)
+    table = feather.read_table(file, memory_map=False)
+    table.validate(full=True)
+    return table.to_pandas(integer_object_nulls=True)
 
 
 def _magic_of(data: bytes) -> str:
