@@ -43,6 +43,7 @@ from cfhelpers.groups import Groups, as_pools
 
 LOOK_AT = 64  # files, at most, whose first rows say roughly where q̂ lies
 LOOK_ROWS = 1 << 14
+SLACK = 1e-9  # beyond a limit, where a bin is kept for a loss that rounding moved
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class AtScale:
         if limits is None:
             places = losses.that_can_be_lows()
         else:
-            places = losses.that_can_pass(limits)
+            places = losses.that_can_pass([limit + SLACK for limit in limits])
         return np.unique(np.append(places, base_bin))
 
     def _curve(
@@ -251,4 +252,6 @@ class AtScale:
         grid = default_grid() if self.grid is None else self.grid
         points = grid[grid >= base]
         start = self.question.start
-        return fixed_sequence(scores, cells, points, level, from_infinity=start is None)
+        return fixed_sequence(
+            scores, cells, points, level, from_infinity=start is None, limits=limits
+        )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import _counting, _kept_counts, _parquet, control, paths, scale
+from cfhelpers import _counting, _kept_counts, _parquet, bounds, control, paths, scale
 from cfhelpers import scores as score_functions
 from cfhelpers.auditing import audit
 from cfhelpers.metrics import LABEL_METRICS as METRICS
@@ -94,6 +94,40 @@ def test_a_stream_and_memory_find_the_same(tmp_path, metric, seed, score, ties, 
             points = control.frontier(table, frame["label"], groups, metric, **options)
             streamed = scale.frontier_at_scale(files, metric=metric, **options, **common)
             pd.testing.assert_frame_equal(streamed, points, check_exact=True)
+
+
+def test_exact_bounds_are_computed_only_where_the_answer_may_depend_on_them(
+    tmp_path, monkeypatch
+):
+    frame = people(3, n=4_000)
+    files = write(tmp_path / "data", frame)
+    asked = {"metric": "equal_opportunity", "guarantee": "fixed-sequence"}
+    options = asked | {"folder": tmp_path / "kept", "progress": False}
+    n_bounds = 0
+    exact = bounds._beta_lower
+
+    def counting(k, n, levels):
+        nonlocal n_bounds
+        found = exact(k, n, levels)
+        n_bounds += found.size
+        return found
+
+    monkeypatch.setattr(bounds, "_beta_lower", counting)
+    scale.frontier_at_scale(files, **options)
+    n_of_frontier = n_bounds
+    for closeness in (0.15, [0.5, 0.15]):
+        n_bounds = 0
+        found = scale.find_threshold_at_scale(files, closeness=closeness, **options)
+        assert 0 < n_bounds < n_of_frontier / 2
+        wanted = control.find_threshold(
+            memory_scores(frame, "tps"),
+            frame["label"],
+            frame["group"],
+            closeness=closeness,
+            **asked,
+        )
+        for own, other in zip(np.atleast_1d(found), np.atleast_1d(wanted), strict=True):
+            assert_same(own, other)
 
 
 @pytest.mark.parametrize("seed, score, ties, dtype", CASES)
