@@ -80,19 +80,22 @@ class ScoreCounts:
             return self
         place = {name: code for code, name in enumerate(names)}
         codes = np.array([place[name] for name in self.group_names], np.int64)
-        n_labels, _, n_groups, n_bins = self.counts.shape
+        n_labels, _, _, n_bins = self.counts.shape
         counts = np.zeros((n_labels, 2, len(names), n_bins), np.int64)
         counts[:, :, codes] = self.counts
-        first, group = np.divmod(self.kinds.astype(np.int64), max(n_groups, 1))
         kinds = self.kinds
-        if n_groups:
-            kinds = (first * len(names) + codes[group]).astype(np.int32)
+        if len(kinds):
+            kinds = _kinds_of_groups(codes, len(names), 2 * n_labels)[kinds]
         return replace(self, counts=counts, group_names=list(names), kinds=kinds)
 
     def renamed(self, groups: Groups) -> "ScoreCounts":
         """Our i-th group as the one that groups.codes[i] stands for."""
         ours = [groups.names[code] for code in groups.codes]
         return replace(self, group_names=ours).with_groups(groups.names)
+
+    def without_notes(self) -> "ScoreCounts":
+        """The same for those who ask at ends of bins alone."""
+        return replace(self, values=self.values[:0], kinds=self.kinds[:0])
 
     def at_thresholds(self, thresholds: np.ndarray) -> CellCounts:
         """Covered points per cell; each label's threshold is an edge, or infinite."""
@@ -178,9 +181,20 @@ def joined_kinds(parts: list[tuple[int, np.ndarray]], n_groups: int) -> np.ndarr
     """Kinds of noted scores for `n_groups`, of parts that knew only so many groups."""
     joined = [np.empty(0, np.int32)]
     for known, kinds in parts:
-        first, group = np.divmod(kinds, np.int32(max(known, 1)))
-        joined.append((first * np.int32(n_groups) + group).astype(np.int32))
+        if known < n_groups and len(kinds):
+            n_parts = int(kinds.max()) // known + 1
+            kinds = _kinds_of_groups(np.arange(known), n_groups, n_parts)[kinds]
+        joined.append(kinds)
     return np.concatenate(joined)
+
+
+def _kinds_of_groups(codes: np.ndarray, n_groups: int, n_parts: int) -> np.ndarray:
+    """For every kind, the kind that it is where group i is the one with codes[i].
+
+    A kind is part · groups + group. A place in a table is found much faster than a number
+    is divided, and noted scores may be many millions.
+    """
+    return (np.arange(n_parts)[:, None] * n_groups + codes).astype(np.int32).ravel()
 
 
 @dataclass(frozen=True)
@@ -210,14 +224,13 @@ class CountedScores:
         at_edges = np.zeros((len(counts.edges) + 2, len(totals)), np.int64)
         np.cumsum(chosen[:, :-1].T, axis=0, out=at_edges[1:])
         # Noted scores may be many millions: their kinds stay small integers.
-        place = np.full(len(counts.label_names), -1, np.int32)
-        place[columns] = np.arange(len(columns))
-        label = counts.kinds // np.int32(max(n_kinds, 1))
-        keeps = (place[label] >= 0) & (counts.values < np.inf)
+        kind_of = np.full((len(counts.label_names), n_kinds), -1, np.int32)
+        kind_of[columns] = np.arange(len(totals)).reshape(len(columns), n_kinds)
+        kinds = kind_of.ravel()[counts.kinds]
+        keeps = (kinds >= 0) & (counts.values < np.inf)
         values = counts.values[keeps]
-        shift = (place - np.arange(len(place), dtype=np.int32)) * np.int32(n_kinds)
-        kinds = (counts.kinds + shift[label])[keeps]
-        order = np.argsort(values, kind="stable")
+        kinds = kinds[keeps]
+        order = np.argsort(values)  # equal scores in any order: a threshold takes all
         largest = np.finfo(np.float64).max
         edges = np.concatenate([[-np.inf], counts.edges, [largest]])
         found = cls(base, totals, totals, edges, at_edges, values[order], kinds[order])

@@ -80,6 +80,24 @@ def bins_ending_at(edges: bytes) -> Bins:
     return Bins.ending_at(np.frombuffer(edges))
 
 
+@functools.lru_cache(maxsize=2)
+def first_bins_of(edges: bytes, is_wanted: bytes) -> list[np.ndarray]:
+    """`Bins.first_bins` for every label of the bytes of bool (labels, bins).
+
+    The same for one file after the other, and for labels that want the same bins: one
+    table stays in a near cache where one for each label would not.
+    """
+    bins = bins_ending_at(edges)
+    found: dict[bytes, np.ndarray] = {}
+    tables = []
+    for wanted in np.frombuffer(is_wanted, bool).reshape(-1, bins.n_bins):
+        key = wanted.tobytes()
+        if key not in found:
+            found[key] = bins.first_bins(wanted)
+        tables.append(found[key])
+    return tables
+
+
 def count_column(
     column: np.ndarray,
     is_probability: bool,

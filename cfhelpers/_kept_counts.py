@@ -20,13 +20,8 @@ from cfhelpers._parquet import Layout, arrow, identity
 def _key(
     who: Mapping[str, Any], layout: Layout, edges: np.ndarray, is_noted: np.ndarray
 ) -> str:
-    """All that the counts of a file depend on."""
-    key = {
-        "file": who,
-        "layout": repr(layout),
-        "edges": edges.tolist(),
-        "noted": np.argwhere(is_noted).tolist(),
-    }
+    """All that the counts of a file depend on; of edges and notes the fingerprint."""
+    key = {"file": who, "layout": repr(layout), "edges": edges, "noted": is_noted}
     return _cache.key_text("scale", key, "cfhelpers._parquet")
 
 
@@ -92,7 +87,7 @@ def look_key(first_file: Path, layout: Layout, alpha: float, edges: np.ndarray) 
         "first file": str(first_file.resolve()),
         "layout": repr(layout),
         "alpha": alpha,
-        "edges": edges.tolist(),
+        "edges": edges,
     }
     return _cache.key_text("look", key, "cfhelpers._parquet")
 

@@ -267,9 +267,16 @@ class CellMap:
         return counts.shares(self.metric, places)
 
     def losses(
-        self, covered: np.ndarray, totals: np.ndarray, level: float | None
+        self,
+        covered: np.ndarray,
+        totals: np.ndarray,
+        level: float | None,
+        at_least: float = -math.inf,
     ) -> np.ndarray:
-        """Loss of every label (…, labels) below ∞; level None: the paper's."""
+        """Loss of every label (…, labels) below ∞; level None: the paper's.
+
+        At a level, losses below `at_least` come as `at_least`.
+        """
         if level is not None and not self.has_pairs:
             n_labels = len(self.labels) if self.metric.per_label else 1
             return np.full((*covered.shape[:-1], n_labels), self.metric.no_loss)
@@ -280,7 +287,7 @@ class CellMap:
         if level is None:
             return shares.rank_losses().max(axis=-1)
         shares = replace(shares, pools=self.pools)
-        return shares.test_losses(level, self.is_dependent).max(axis=-1)
+        return shares.test_losses(level, self.is_dependent, at_least).max(axis=-1)
 
     def full_losses(
         self, sizes: np.ndarray, level: float, pools: np.ndarray | None = None

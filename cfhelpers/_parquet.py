@@ -17,6 +17,8 @@ from cfhelpers._binned import ScoreCounts, joined_kinds
 from cfhelpers._checks import as_probabilities, plain
 
 ROWS_AT_ONCE = 1 << 16
+MOST_ROWS_AT_ONCE = 1 << 18  # where they hold no more numbers than these
+NUMBERS_AT_ONCE = 1 << 20
 PREFIXES = {"probabilities": ("p_", "prob_"), "scores": ("score_",)}
 DIGITS = 6  # of probabilities, where they tell people apart; as in the classifier
 MANY_INTEGERS = 1 << 10  # a wider range of labels or groups is looked up by a hash
@@ -190,7 +192,7 @@ def count_file(
     first_row = 0
     with open_parquet(path, texts) as parquet:
         try:
-            for batch in _batches(parquet, layout):
+            for batch in _batches(parquet, layout, rows):
                 if rows is not None:
                     batch = batch.slice(0, rows - first_row)
                 counter.add(batch, first_row)
@@ -236,11 +238,24 @@ def text_columns(path: str | os.PathLike[str], layout: Layout) -> list[str]:
     return texts
 
 
-def _batches(parquet: Any, layout: Layout) -> Iterator[Any]:
-    """Some rows at a time."""
-    return parquet.iter_batches(
-        batch_size=ROWS_AT_ONCE, columns=layout.needed, use_threads=False
-    )
+def _batches(parquet: Any, layout: Layout, rows: int | None) -> Iterator[Any]:
+    """Some rows at a time; `rows` of them are wanted, or all."""
+    size = _rows_at_once(layout)
+    if rows is not None:
+        size = min(size, rows)
+    return parquet.iter_batches(batch_size=size, columns=layout.needed, use_threads=False)
+
+
+def _rows_at_once(layout: Layout) -> int:
+    """How many rows are counted together: more of them where labels are few.
+
+    The tables that a column is counted by are then fetched less often. APS and RAPS make
+    tables of their own of all labels, which stay in a near cache only if rows are few.
+    """
+    if layout.score in ("aps", "raps"):
+        return ROWS_AT_ONCE
+    of_few_labels = min(NUMBERS_AT_ONCE // len(layout.columns), MOST_ROWS_AT_ONCE)
+    return max(of_few_labels, ROWS_AT_ONCE)
 
 
 class Counter:
@@ -255,18 +270,19 @@ class Counter:
     ) -> None:
         self.layout = layout
         self.texts = texts
-        self.bins = _binning.bins_ending_at(edges.astype(np.float64).tobytes())
+        ends = edges.astype(np.float64).tobytes()
+        self.bins = _binning.bins_ending_at(ends)
         self.edges = np.append(edges, np.inf)
         self.is_noted = is_noted
-        self.nearest = [self.bins.first_bins(wanted) for wanted in is_noted]
+        self.nearest = _binning.first_bins_of(ends, is_noted.tobytes())
         self.names: dict[Any, int] = {}
         self.label_places = {name: i for i, name in enumerate(layout.label_names)}
         n_labels = len(layout.columns)
         self.table = np.zeros((n_labels, 2, 0, self.bins.n_bins), np.int64)
         self.values: list[np.ndarray] = []
         self.kinds: list[tuple[int, np.ndarray]] = []  # with the groups known so far
-        self.spare = np.empty(ROWS_AT_ONCE)
-        self.spare_rows = np.empty(ROWS_AT_ONCE, np.int32)
+        self.spare = np.empty(_rows_at_once(layout))
+        self.spare_rows = np.empty(len(self.spare), np.int32)
 
     def add(self, batch: Any, first_row: int) -> None:
         """Count some rows."""

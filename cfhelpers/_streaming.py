@@ -43,6 +43,7 @@ from cfhelpers.groups import Groups, as_pools
 
 LOOK_AT = 64  # files, at most, whose first rows say roughly where q̂ lies
 LOOK_ROWS = 1 << 14
+SLACK = 1e-9  # beyond a limit, where a bin is kept for a loss that rounding moved
 
 
 @dataclass(frozen=True)
@@ -87,17 +88,16 @@ class AtScale:
         labelled = self.run.count(edges, is_noted)
         if labelled.n_points == 0:
             raise ValueError("files: found no rows; wanted at least one point")
-        everyone = labelled
-        if self.more is not None:
-            others = self.more.count(edges, is_noted)
-            everyone = add_counts([labelled, others])
         declared = list(self.declared)
         if self.pool_sizes is not None:
             declared += [name for name, size in self.pool_sizes.items() if size != 0]
         column = " × ".join(self.run.layout.groups)
-        everyone = with_known_groups(everyone, declared, column)
-        labelled = with_known_groups(labelled, everyone.group_names, column)
-        return labelled, everyone
+        if self.more is None:
+            everyone = with_known_groups(labelled, declared, column)
+            return everyone, everyone
+        others = self.more.count(edges, is_noted)
+        everyone = with_known_groups(add_counts([labelled, others]), declared, column)
+        return with_known_groups(labelled, everyone.group_names, column), everyone
 
     def _pools(self, everyone: ScoreCounts) -> np.ndarray | None:
         if self.pool_sizes is None:
@@ -197,11 +197,12 @@ class AtScale:
             return place, math.nan
         per_bin = labelled.counts[:, 0].sum(axis=(0, 1))
         n_groups = len(labelled.group_names)
-        is_true = labelled.kinds // n_groups % 2 == 0
         ends = np.concatenate([[-np.inf], labelled.edges, [np.inf]])
         values = labelled.values
-        is_inside = is_true & (values > ends[place]) & (values <= ends[place + 1])
-        inside = np.sort(values[is_inside & np.isfinite(values)])
+        is_inside = (values > ends[place]) & (values <= ends[place + 1])
+        is_inside &= values < np.inf
+        is_true = labelled.kinds[is_inside] // n_groups % 2 == 0
+        inside = np.sort(values[is_inside][is_true])
         return place, float(inside[rank - 1 - per_bin[:place].sum()])
 
     def _candidates(
@@ -224,12 +225,13 @@ class AtScale:
         limits: Sequence[float] | None,
     ) -> np.ndarray:
         """The bins that can hold an answer, q̂'s first."""
-        scores = CountedScores.build(everyone, cells.columns, math.inf)
+        counts = everyone.without_notes()
+        scores = CountedScores.build(counts, cells.columns, math.inf)
         losses = BinLosses.build(scores, cells, base_bin)
         if limits is None:
             places = losses.that_can_be_lows()
         else:
-            places = losses.that_can_pass(limits)
+            places = losses.that_can_pass([limit + SLACK for limit in limits])
         return np.unique(np.append(places, base_bin))
 
     def _curve(
@@ -251,4 +253,6 @@ class AtScale:
         grid = default_grid() if self.grid is None else self.grid
         points = grid[grid >= base]
         start = self.question.start
-        return fixed_sequence(scores, cells, points, level, from_infinity=start is None)
+        return fixed_sequence(
+            scores, cells, points, level, from_infinity=start is None, limits=limits
+        )

@@ -367,6 +367,7 @@ def staircase_losses(
     delta: float,
     is_ratio: bool = False,
     pools: np.ndarray | None = None,
+    at_least: float = -math.inf,
 ) -> np.ndarray:
     """The largest gap between two different groups that a test of level δ allows for.
 
@@ -383,6 +384,9 @@ def staircase_losses(
     is_ratio : bool
     pools : integers (…, groups), optional
         Points of every group in the whole pool, where the points are a random part of it.
+    at_least : float
+        Smaller losses come as this number. Who only asks whether a loss is within c gives
+        c: most losses then need no exact bounds, which take long.
 
     Returns
     -------
@@ -402,8 +406,9 @@ def staircase_losses(
         pools = np.broadcast_to(pools, shape).reshape(-1, n_groups)
     losses = np.full(len(hits), -1.0 if is_ratio else 0.0)
     if n_groups == 1:
-        return losses.reshape(shape[:-1])
+        return np.maximum(losses, at_least).reshape(shape[:-1])
     losses[(trials == 0).any(axis=1)] = 0.0 if is_ratio else 1.0
+    losses = np.maximum(losses, at_least)
     levels = listed_levels(delta)
     bounds = _CellBounds(levels, hits, trials, pools)
     for n_a, n_b, rows, in_a, in_b in _pairs_by_size(_rounded(trials)):

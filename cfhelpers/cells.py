@@ -7,6 +7,7 @@ every cell. Coverages, disparities, intervals and tests are all computed from th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -367,20 +368,23 @@ class Shares:
         lower, upper = self.rank_bounds()
         return self.metric.loss(upper.max(axis=-1), lower.min(axis=-1))
 
-    def test_losses(self, level: float, is_dependent: bool = False) -> np.ndarray:
+    def test_losses(
+        self, level: float, is_dependent: bool = False, at_least: float = -math.inf
+    ) -> np.ndarray:
         """The loss that a test at this level allows for, between two different groups.
 
         By the sharpest test that is valid: the staircase needs counts that are
         independent between groups. The proxy's, or those of overlapping cells, are not.
+        Losses below `at_least` come as `at_least`.
         """
         is_dependent = is_dependent or self.is_dependent
         has_no_staircase = self.metric.is_proxy or self.metric.is_mean
         needs_bounds = has_no_staircase or is_dependent or level > LARGEST_LEVEL
         if needs_bounds:
-            losses = self.confidence_losses(level)
+            losses = np.maximum(self.confidence_losses(level), at_least)
         else:
             losses = staircase_losses(
-                self.hits, self.trials, level, self.metric.is_ratio, self.pools
+                self.hits, self.trials, level, self.metric.is_ratio, self.pools, at_least
             )
         if self.metric.is_predictive:
             # Where no set holds the label there is no predictive value to compare.

@@ -1255,27 +1255,47 @@ def nothing_to_compare(
     return Curve.build(cells, ordered, level, at_base, no_loss, passed, passed)
 
 
+def _losses_after(
+    ordered: OrderedScores,
+    cells: CellMap,
+    passed: np.ndarray,
+    level: float,
+    at_least: float,
+) -> np.ndarray:
+    """The largest loss over labels after so many scores; smaller ones as `at_least`."""
+    losses = np.empty(len(passed))
+    for some, covered in ordered.covered(passed):
+        of_labels = cells.losses(covered, ordered.totals, level, at_least)
+        losses[some] = of_labels.max(axis=-1, initial=cells.metric.no_loss)
+    return losses
+
+
 def fixed_sequence(
     ordered: OrderedScores,
     cells: CellMap,
     grid: np.ndarray,
     level: float,
     from_infinity: bool = True,
+    limits: Sequence[float] | None = None,
 ) -> Curve:
     """The test that keeps its promise: walk down and stop at the first rejection.
 
     A grid point is reached for c only if it and all above it have a loss within c, that
     is, if the running maximum of the losses from the top is; that maximum is the curve's
     loss. The walk begins at ∞, or else at the largest grid point.
+
+    Where only some `limits` will be asked for, losses below the smallest of them come as
+    that limit. The largest grid point's is told as it is: no finite threshold has less.
     """
     metric = cells.metric
     if not cells.has_pairs and math.isfinite(ordered.base):
         return nothing_to_compare(ordered, cells, level)
     passed = ordered.passed(grid)
-    losses = np.empty(len(grid))
-    for some, covered in ordered.covered(passed):
-        of_labels = cells.losses(covered, ordered.totals, level)
-        losses[some] = of_labels.max(axis=-1, initial=metric.no_loss)
+    at_least = -math.inf if limits is None else min(limits)
+    losses = np.append(
+        _losses_after(ordered, cells, passed[:-1], level, at_least),
+        _losses_after(ordered, cells, passed[-1:], level, -math.inf),
+    )
     highest = metric.no_loss
     if from_infinity:
         at_infinity = cells.losses_at_infinity(ordered.totals, level)

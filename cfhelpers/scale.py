@@ -266,7 +266,7 @@ def find_threshold_at_scale(
         raise ValueError("closeness: found none; wanted at least one value")
     share = as_fraction(delta, "delta") / len(values)
     prepared = _prepared(files, metric=metric, delta=share, **options)
-    limits = [metric.closeness(value) + 1e-9 for value in values]
+    limits = [metric.closeness(value) for value in values]
     finished = prepared.search(limits)
     results = [finished.find(value) for value in values]
     if is_several:

@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfhelpers import _counting, _kept_counts, _parquet, control, paths, scale
+from cfhelpers import (
+    _binning,
+    _counting,
+    _kept_counts,
+    _parquet,
+    bounds,
+    control,
+    paths,
+    scale,
+)
 from cfhelpers import scores as score_functions
 from cfhelpers.auditing import audit
 from cfhelpers.metrics import LABEL_METRICS as METRICS
@@ -94,6 +103,40 @@ def test_a_stream_and_memory_find_the_same(tmp_path, metric, seed, score, ties, 
             points = control.frontier(table, frame["label"], groups, metric, **options)
             streamed = scale.frontier_at_scale(files, metric=metric, **options, **common)
             pd.testing.assert_frame_equal(streamed, points, check_exact=True)
+
+
+def test_exact_bounds_are_computed_only_where_the_answer_may_depend_on_them(
+    tmp_path, monkeypatch
+):
+    frame = people(3, n=4_000)
+    files = write(tmp_path / "data", frame)
+    asked = {"metric": "equal_opportunity", "guarantee": "fixed-sequence"}
+    options = asked | {"folder": tmp_path / "kept", "progress": False}
+    n_bounds = 0
+    exact = bounds._beta_lower
+
+    def counting(k, n, levels):
+        nonlocal n_bounds
+        found = exact(k, n, levels)
+        n_bounds += found.size
+        return found
+
+    monkeypatch.setattr(bounds, "_beta_lower", counting)
+    scale.frontier_at_scale(files, **options)
+    n_of_frontier = n_bounds
+    for closeness in (0.15, [0.5, 0.15]):
+        n_bounds = 0
+        found = scale.find_threshold_at_scale(files, closeness=closeness, **options)
+        assert 0 < n_bounds < n_of_frontier / 2
+        wanted = control.find_threshold(
+            memory_scores(frame, "tps"),
+            frame["label"],
+            frame["group"],
+            closeness=closeness,
+            **asked,
+        )
+        for own, other in zip(np.atleast_1d(found), np.atleast_1d(wanted), strict=True):
+            assert_same(own, other)
 
 
 @pytest.mark.parametrize("seed, score, ties, dtype", CASES)
@@ -214,6 +257,23 @@ def test_kept_counts_are_used_and_a_changed_file_is_counted_again(
     people(9, n=40).to_parquet(files[1])
     scale.audit_at_scale(files, **options)
     assert counted_files[3:] == ["part1.parquet"]
+
+
+def test_counts_in_other_bins_or_with_other_notes_are_not_taken(tmp_path, counted_files):
+    files = write(tmp_path / "data", people(0))
+    options = {"folder": tmp_path / "kept", "progress": False}
+    for threshold in (0.5, np.nextafter(0.5, 1), [0.5, 0.5, 0.6]):
+        scale.audit_at_scale(files, threshold=threshold, **options)
+    assert len(counted_files) == 9
+    raps = (score_functions.PENALTY, score_functions.K_REG)
+    layout = _counting.look(files, "tps", 0, *raps, "label", "group", None, None)
+    edges = np.array([0.5, 0.6])
+    is_noted = np.zeros((3, 4), bool)
+    kept = (layout, edges, is_noted, tmp_path / "kept")
+    found = _kept_counts.read_kept(files[0], *kept)
+    assert found is not None
+    is_noted[2, 1] = True
+    assert _kept_counts.read_kept(files[0], *kept) is None
 
 
 @pytest.mark.parametrize("guarantee", ["none", "fixed-sequence"])
@@ -423,6 +483,30 @@ def test_a_guarantee_from_counts_needs_bins_fixed_beforehand():
         scale.from_counts(rows).find_threshold(
             "equal_opportunity", guarantee="fixed-sequence"
         )
+
+
+def test_labels_that_want_the_same_bins_share_a_table():
+    edges = np.array([0.2, 0.5, 0.9])
+    is_wanted = np.zeros((3, 5), bool)
+    is_wanted[1, 2] = True
+    bins = _binning.Bins.ending_at(edges)
+    found = _binning.first_bins_of(edges.tobytes(), is_wanted.tobytes())
+    for table, wanted in zip(found, is_wanted, strict=True):
+        np.testing.assert_array_equal(table, bins.first_bins(wanted))
+    assert found[0] is found[2]
+
+
+def test_rows_are_many_at_once_only_where_labels_are_few(tmp_path):
+    for n_classes, score, wanted in [
+        (2, "tps", 1 << 18),
+        (8, "tps", 1 << 17),
+        (40, "tps", 1 << 16),
+        (2, "aps", 1 << 16),
+    ]:
+        files = write(tmp_path / "data", people(0, n_classes=n_classes), 1)
+        options = (score, 0, 0.0, 0, "label", "group", None, None)
+        layout = _counting.look(files, *options)
+        assert _parquet._rows_at_once(layout) == wanted
 
 
 def test_layout_reads_labels_by_name():

@@ -272,7 +272,7 @@ CUT_OFF = """
 import os
 import sys
 from cfhelpers import _parquet, scale
-_parquet.ROWS_AT_ONCE = 1000
+_parquet.ROWS_AT_ONCE = _parquet.MOST_ROWS_AT_ONCE = 1000
 add = _parquet.Counter.add
 def cut_off_and_add(self, batch, first_row):
     add(self, batch, first_row)

@@ -40,6 +40,19 @@ def test_the_losses_are_the_theorems(delta):
         assert found == pytest.approx(wanted, abs=1e-9), (hits, sizes, is_ratio)
 
 
+@pytest.mark.parametrize("is_ratio", [False, True])
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_losses_below_the_least_that_is_asked_for_come_as_it(n_groups, is_ratio):
+    rng = np.random.default_rng(n_groups)
+    sizes = np.array([random_sizes(rng, n_groups) for _ in range(60)])
+    hits = rng.binomial(sizes, 0.9)
+    for pools in (None, sizes + 5):
+        every = staircase_losses(hits, sizes, 0.1, is_ratio, pools)
+        for at_least in (every.min() - 1, np.median(every), every.max() + 1):
+            found = staircase_losses(hits, sizes, 0.1, is_ratio, pools, at_least)
+            np.testing.assert_array_equal(found, np.maximum(every, at_least))
+
+
 @pytest.mark.parametrize("delta", LEVELS)
 def test_the_staircases_are_the_theorems(delta):
     rng = np.random.default_rng(1)
