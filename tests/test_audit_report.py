@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -503,11 +504,7 @@ def test_a_file_that_is_not_there_or_is_no_parquet_is_refused(tmp_path):
 def test_a_parquet_file_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     GOOD.to_parquet(path)
-
-    def missing(path):
-        raise ImportError("Unable to find a usable engine")
-
-    monkeypatch.setattr(pd, "read_parquet", missing)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"a\.parquet needs pyarrow: pip .*\[data\]"):
         audit_file(path)
 
