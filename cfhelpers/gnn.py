@@ -426,7 +426,9 @@ class _GAT(GATConv):
         source = x @ from_source
         target = graph.of_targets(x) @ from_target
         columns = graph.normalised.col_indices()
-        logits = source[columns] + target[graph.targets]
+        # unlike source[columns], its gradient is summed in one order by any threads
+        logits = functional.embedding(columns, source)
+        logits = logits + functional.embedding(graph.targets, target)
         logits = functional.leaky_relu(logits, self.negative_slope)
         starts = graph.normalised.crow_indices()
         largest = torch.segment_reduce(logits.detach(), "max", offsets=starts)

@@ -608,6 +608,28 @@ def fit(data, parts, kind="gcn", aggr="mean", y=None, scaled=None, **options):
     )
 
 
+def gradient_with(n_threads, graph, x):
+    """Of every weight of an attention layer, computed by so many threads."""
+    torch.manual_seed(0)
+    layer = gnn._GAT(x.shape[1], 32, 4)
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        layer(x, graph).square().sum().backward()
+    finally:
+        torch.set_num_threads(before)
+    return torch.cat([weights.grad.ravel() for weights in layer.parameters()])
+
+
+def test_the_number_of_threads_changes_no_bit_of_attention():
+    rng = np.random.default_rng(0)
+    graph = gnn.Graph(rng.integers(0, 4000, (2, 60_000)), 4000)
+    x = torch.tensor(rng.normal(size=(4000, 8)), dtype=torch.float32)
+    wanted = gradient_with(1, graph, x)
+    for _ in range(5):
+        assert torch.equal(gradient_with(2, graph, x), wanted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "aggr"), MODELS)
 def test_the_same_seed_gives_the_same_probabilities_and_another_seed_others(
